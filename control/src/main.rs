@@ -1,0 +1,2 @@
+//! The `nodens` binary.
+fn main() {}

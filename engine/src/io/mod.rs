@@ -1,0 +1,202 @@
+//! The one seam to the outside: a [`Port`] hands over what arrived and carries out what the engine wants done.
+//!
+//! ```text
+//!            kernel                       Port                         engine
+//!   UDP  --> ring or recvmmsg  --> serve: a batch of Datagram  --> Handler::datagrams
+//!   TCP  --> readiness         --> serve: StreamEvent          --> Handler::stream
+//!   UDP  --> upstream sockets  --> serve: UpstreamDatagram     --> Handler::upstream
+//!   eventfd, deadline          --> wait returns
+//!        <-- replies in the datagrams' room, sent when the handler returns
+//!        <-- everything else       <-- apply(Effect)           <-- Responder::poll_effect
+//! ```
+//!
+//! `unsafe` is allowed from here down, and nowhere else.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::time::Instant;
+
+/// Most datagrams handed over at once.
+pub const BATCH_MAX: usize = 64;
+
+/// Room for a query, and for a reply written in place. A longer reply leaves by [`Effect::Send`]; a longer query is
+/// cut by the kernel and marked so.
+pub const DATAGRAM_ROOM: usize = 2048;
+
+/// A socket the server listens on; an index into the configuration's listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u16);
+
+/// A client's connection. Never reused while anything may still refer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId(pub u64);
+
+/// A connected socket to another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UpstreamId(pub u32);
+
+/// Where a datagram came from, as the kernel wrote it (`sockaddr_in` or `sockaddr_in6`); decoded only when somebody
+/// asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(4))]
+pub struct Peer {
+    bytes: [u8; 28],
+}
+
+/// A query, the room for its reply, and where both belong.
+#[derive(Debug)]
+pub struct Datagram<'p> {
+    /// The bytes as they came.
+    pub query: &'p [u8],
+    /// The datagram was longer than [`DATAGRAM_ROOM`] and `query` holds its beginning.
+    pub cut: bool,
+    /// Where the reply is written.
+    pub reply: &'p mut [u8],
+    /// Bytes of `reply` to send; 0 sends nothing.
+    pub reply_len: usize,
+    /// The client.
+    pub peer: &'p Peer,
+    /// The socket it came in by.
+    pub listener: ListenerId,
+    /// The address it was sent to, where the socket is bound to a wildcard; the reply leaves from it.
+    pub local: Option<IpAddr>,
+}
+
+/// What happened on a client's connection.
+#[derive(Debug)]
+pub enum StreamEvent<'p> {
+    /// Accepted. The handler refuses it with [`Effect::CloseStream`].
+    Opened {
+        /// Which one.
+        stream: StreamId,
+        /// By which socket.
+        listener: ListenerId,
+        /// The client.
+        peer: SocketAddr,
+        /// The address it connected to.
+        local: SocketAddr,
+    },
+    /// Bytes came. All the answers that are ready at once go to `reply` and leave in one write.
+    Readable {
+        /// Which one.
+        stream: StreamId,
+        /// What came in this read.
+        bytes: &'p [u8],
+        /// Where answers are appended.
+        reply: &'p mut Vec<u8>,
+    },
+    /// Everything written so far has been taken by the kernel.
+    Writable {
+        /// Which one.
+        stream: StreamId,
+    },
+    /// The client will send no more; what is being answered may still be written.
+    HalfClosed {
+        /// Which one.
+        stream: StreamId,
+    },
+    /// Gone. The id will not be heard of again.
+    Closed {
+        /// Which one.
+        stream: StreamId,
+    },
+}
+
+/// A reply from another server.
+#[derive(Debug)]
+pub struct UpstreamDatagram<'p> {
+    /// The socket it came by.
+    pub upstream: UpstreamId,
+    /// The bytes as they came; an empty slice with `failed` set stands for an error of the socket.
+    pub bytes: &'p [u8],
+    /// The kernel reported an error on the socket (refused, unreachable).
+    pub failed: bool,
+}
+
+/// What the engine wants done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Effect {
+    /// Send `bytes` to a client, from `local` where the socket is bound to a wildcard.
+    Send {
+        /// By this socket.
+        listener: ListenerId,
+        /// To this client.
+        peer: Peer,
+        /// From this address.
+        local: Option<IpAddr>,
+    },
+    /// Append `bytes` to what a stream still has to write.
+    WriteStream {
+        /// Which one.
+        stream: StreamId,
+    },
+    /// Write what is pending, then close.
+    CloseStream {
+        /// Which one.
+        stream: StreamId,
+    },
+    /// Take no more bytes from this stream until told otherwise: its client does not read what it asked for.
+    PauseStream {
+        /// Which one.
+        stream: StreamId,
+        /// Pause or go on.
+        paused: bool,
+    },
+    /// Connect a stream to another server.
+    OpenStream {
+        /// The id it will have.
+        stream: StreamId,
+        /// The other server.
+        to: SocketAddr,
+    },
+    /// Make a UDP socket connected to another server, on a random port.
+    OpenUpstream {
+        /// The id it will have.
+        upstream: UpstreamId,
+        /// The other server.
+        to: SocketAddr,
+    },
+    /// Send `bytes` by an upstream socket.
+    SendUpstream {
+        /// Which one.
+        upstream: UpstreamId,
+    },
+    /// Close an upstream socket.
+    RetireUpstream {
+        /// Which one.
+        upstream: UpstreamId,
+    },
+}
+
+/// Who takes what a port hands over.
+pub trait Handler {
+    /// Up to [`BATCH_MAX`] datagrams; each reply that is there now is written into its room.
+    fn datagrams(&mut self, batch: &mut [Datagram<'_>]);
+    /// Something happened on a stream.
+    fn stream(&mut self, event: StreamEvent<'_>);
+    /// Another server replied.
+    fn upstream(&mut self, reply: UpstreamDatagram<'_>);
+}
+
+/// A way to the outside: the kernel by ring or by system calls, or a simulation.
+pub trait Port {
+    /// May block: until something is ready, the deadline, or a wake-up from another thread.
+    ///
+    /// # Errors
+    /// Only what the worker cannot go on after.
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()>;
+
+    /// Hands over everything that is ready, without blocking, and sends the replies. Returns how many datagrams and
+    /// stream events there were.
+    ///
+    /// # Errors
+    /// Only what the worker cannot go on after.
+    fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize>;
+
+    /// Carries out one effect; `bytes` are those that [`Effect`] speaks of.
+    ///
+    /// # Errors
+    /// Only what the worker cannot go on after; a client that is gone is no error.
+    fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()>;
+}
