@@ -1,0 +1,341 @@
+//! What a Corefile says, typed: the only thing that `compile` sees of it.
+//!
+//! Zones are absolute and in lower case, files stand below `root`, defaults are filled in. Whatever can still fail
+//! later (a file, an address, a certificate) keeps its [`Span`], so that the failure is drawn at its line.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use nodens_wire::NameBuf;
+
+use super::diagnostic::Diagnostic;
+use super::log_format::LogFormat;
+use super::source::{Sources, Span};
+
+/// A whole configuration.
+#[derive(Debug)]
+pub struct Corefile {
+    /// In file order. Never empty: without a block there is the built-in one.
+    pub blocks: Vec<ServerBlock>,
+    /// What is odd but harmless, in file order.
+    pub warnings: Vec<Diagnostic>,
+    /// The texts that the spans point into.
+    pub sources: Sources,
+}
+
+/// One server block: what it serves, where, and how.
+///
+/// The settings of all its keys are the same ones: a source is built once, whatever the number of zones.
+#[derive(Clone, Debug)]
+pub struct ServerBlock {
+    /// Never empty; a CIDR key stands here as its reverse zones.
+    pub keys: Vec<Key>,
+    /// From the first key to the last.
+    pub span: Span,
+    /// The stanzas of `bind`; none means the wildcard address of both families.
+    pub bind: Vec<Bind>,
+    /// Where relative file names start; already applied to all files below.
+    pub root: Option<PathBuf>,
+    /// `errors`
+    pub errors: Option<Errors>,
+    /// The rules of all `log` lines; the first whose name covers the question decides alone.
+    pub log: Vec<LogRule>,
+    /// `loadbalance`
+    pub loadbalance: Option<LoadBalance>,
+    /// `hosts`
+    pub hosts: Option<Hosts>,
+    /// The stanzas of `file`.
+    pub file: Vec<File>,
+    /// The stanzas of `etcd`; unlike in CoreDNS each of them works.
+    pub etcd: Vec<Etcd>,
+    /// `whoami`
+    pub whoami: bool,
+    /// `health`
+    pub health: Option<Health>,
+    /// `ready`
+    pub ready: Option<Ready>,
+    /// `prometheus`
+    pub prometheus: Option<Prometheus>,
+}
+
+impl ServerBlock {
+    /// The zones of the block, which plugins without zones of their own serve.
+    pub fn zones(&self) -> impl Iterator<Item = &NameBuf> {
+        self.keys.iter().map(|key| &key.zone)
+    }
+}
+
+/// A zone and a port that a block serves.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The transport.
+    pub scheme: Scheme,
+    /// Absolute, in lower case.
+    pub zone: NameBuf,
+    /// From the key, else the default.
+    pub port: u16,
+    /// The key as written.
+    pub span: Span,
+}
+
+/// The transport of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// Plain DNS over UDP and TCP.
+    Dns,
+}
+
+impl Scheme {
+    /// The text in front of `://`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+        }
+    }
+}
+
+/// One stanza of `bind`: listen on `include` but not on `except`.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    /// Never empty.
+    pub include: Vec<BindTarget>,
+    /// Takes away from this stanza's `include` alone.
+    pub except: Vec<BindTarget>,
+    /// The stanza's name.
+    pub span: Span,
+}
+
+/// A word of `bind`.
+#[derive(Clone, Debug)]
+pub struct BindTarget {
+    /// What it names.
+    pub place: BindPlace,
+    /// The word, for what is found out later: no such interface, address not local.
+    pub span: Span,
+}
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BindPlace {
+    /// An address, with the scope that stood behind `%`.
+    Address(IpAddr, Option<String>),
+    /// Perhaps the name of an interface; whether there is one is known only where the server runs.
+    Interface(String),
+}
+
+/// `errors`: log what plugins report.
+#[derive(Clone, Debug)]
+pub struct Errors {
+    /// A panic is logged with its stack.
+    pub stacktrace: bool,
+}
+
+/// One `log` line: which questions, written how.
+#[derive(Clone, Debug)]
+pub struct LogRule {
+    /// Never empty; a question equal to or below one of them is this rule's.
+    pub names: Vec<NameBuf>,
+    /// The template of the line.
+    pub format: LogFormat,
+    /// Which answers are written.
+    pub classes: LogClasses,
+    /// The directive's name.
+    pub span: Span,
+}
+
+/// The answer classes that a log rule writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogClasses {
+    /// Answers, referrals, and empty NOERROR without a SOA.
+    pub success: bool,
+    /// NXDOMAIN, and NOERROR with a SOA in AUTHORITY.
+    pub denial: bool,
+    /// Everything else.
+    pub error: bool,
+}
+
+impl LogClasses {
+    /// Every answer.
+    pub const ALL: Self = Self { success: true, denial: true, error: true };
+    /// No answer; where adding up starts.
+    pub const NONE: Self = Self { success: false, denial: false, error: false };
+}
+
+/// `loadbalance`: how the order of records is changed.
+#[derive(Clone, Debug)]
+pub enum LoadBalance {
+    /// Addresses are shuffled.
+    RoundRobin {
+        /// Addresses in the first net go first, then those in the second, and so on.
+        prefer: Vec<IpNet>,
+    },
+}
+
+/// `hosts`
+#[derive(Clone, Debug)]
+pub struct Hosts {
+    /// The hosts file; it may be missing.
+    pub file: PathBuf,
+    /// The word that named the file, or the directive.
+    pub file_span: Span,
+    /// Names outside are dropped.
+    pub zones: Vec<NameBuf>,
+    /// The lines written in the Corefile, in order.
+    pub inline: Vec<InlineHost>,
+    /// Of all records.
+    pub ttl_secs: u32,
+    /// No PTR from file and lines.
+    pub no_reverse: bool,
+    /// How often the file is looked at; zero never.
+    pub reload: Duration,
+    /// The zones whose unknown names go to the next step; none without `fallthrough`.
+    pub fallthrough: Option<Vec<NameBuf>>,
+    /// Types other than A, AAAA and PTR go on too, in the zones of `fallthrough`.
+    pub fallthrough_unsupported: bool,
+    /// The directive's name.
+    pub span: Span,
+}
+
+/// `ADDRESS NAME...` in a `hosts` block, not parsed yet: a wrong line is skipped, as one of a file.
+#[derive(Clone, Debug)]
+pub struct InlineHost {
+    /// The words with one blank between them.
+    pub text: String,
+    /// The line.
+    pub span: Span,
+}
+
+/// One stanza of `file`.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// The zone file.
+    pub db_file: PathBuf,
+    /// The word that named the file, as written: error texts repeat it.
+    pub db_file_word: String,
+    /// Where that word stands.
+    pub db_file_span: Span,
+    /// Every zone is read from the file by itself, with its own origin.
+    pub zones: Vec<NameBuf>,
+    /// How often the file is looked at; zero never.
+    pub reload: Duration,
+    /// A newer file is read again, whatever its serial.
+    pub reload_by_mtime: bool,
+    /// Of the last stanza that has it, for all stanzas of the block.
+    pub fallthrough: Option<Vec<NameBuf>>,
+    /// The directive's name.
+    pub span: Span,
+}
+
+/// One stanza of `etcd`.
+#[derive(Clone, Debug)]
+pub struct Etcd {
+    /// The zones answered.
+    pub zones: Vec<NameBuf>,
+    /// Without slashes at either end; `skydns` by default, empty for the root of the key space.
+    pub path: String,
+    /// Never empty. As written; the first one's scheme decides for all.
+    pub endpoints: Vec<Endpoint>,
+    /// None also when user or password is an empty word.
+    pub credentials: Option<Credentials>,
+    /// `tls` with its files; none without `tls`.
+    pub tls: Option<EtcdTls>,
+    /// The zones whose unknown names go to the next step; none without `fallthrough`.
+    pub fallthrough: Option<Vec<NameBuf>>,
+    /// Least TTL taken from a lease.
+    pub min_lease_ttl_secs: u32,
+    /// Greatest TTL taken from a lease.
+    pub max_lease_ttl_secs: u32,
+    /// The directive's name.
+    pub span: Span,
+}
+
+/// An etcd server.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// `http://`, `https://` or nothing in front.
+    pub url: String,
+    /// The word.
+    pub span: Span,
+}
+
+/// User and password for etcd.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Not empty.
+    pub user: String,
+    /// Not empty; never shown.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+/// The files of `tls` in an `etcd` block.
+#[derive(Clone, Debug)]
+pub struct EtcdTls {
+    /// Our own certificate and its key.
+    pub identity: Option<(PathSetting, PathSetting)>,
+    /// Who must have signed etcd's certificate; none means the system's authorities.
+    pub authority: Option<PathSetting>,
+    /// The option's name.
+    pub span: Span,
+}
+
+/// A file that is read later.
+#[derive(Clone, Debug)]
+pub struct PathSetting {
+    /// Below `root` where it was relative.
+    pub path: PathBuf,
+    /// The word.
+    pub span: Span,
+}
+
+/// Where an HTTP endpoint listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAddress {
+    /// A name or an address without brackets; empty for the wildcard address.
+    pub host: String,
+    /// Zero lets the kernel choose.
+    pub port: u16,
+    /// The word, or the directive where the default is used.
+    pub span: Span,
+}
+
+/// `health`
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// Default `:8080`.
+    pub address: HttpAddress,
+    /// How long a final stop waits while everything goes on.
+    pub lameduck: Duration,
+}
+
+/// `ready`
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// Default `:8181`.
+    pub address: HttpAddress,
+    /// Whether a source that was ready once is asked again.
+    pub monitor: Monitor,
+}
+
+/// How long `ready` looks at a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Monitor {
+    /// Not again once it was ready.
+    UntilReady,
+    /// At every request.
+    Continuously,
+}
+
+/// `prometheus`
+#[derive(Clone, Debug)]
+pub struct Prometheus {
+    /// Default `localhost:9153`.
+    pub address: HttpAddress,
+}
