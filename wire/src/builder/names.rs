@@ -1,0 +1,323 @@
+//! Names into a message: as owners, and in rdata.
+
+use arrayvec::ArrayVec;
+
+use super::{Builder, HEADER_LEN, NO_OWNER, Owner, Place};
+use crate::compress::{Compressor, Found, POINTER_LIMIT, ROOT};
+use crate::error::Full;
+use crate::name::{LABELS_MAX, Name};
+
+const QUESTION_AT: u16 = HEADER_LEN as u16;
+const POINTER: u16 = 0xc000;
+
+impl Builder<'_> {
+    #[inline]
+    pub(super) fn owner(&mut self, owner: Owner<'_>) -> Result<(), Full> {
+        let place = match owner {
+            Owner::Name(name) => return self.owner_name(name),
+            Owner::Question => Place {
+                at: QUESTION_AT,
+                len: self.qname_len,
+                plain_len: self.qname_len,
+            },
+            Owner::Same => self.owner,
+        };
+        debug_assert!(
+            place != NO_OWNER && place.plain_len > 0,
+            "no name to be the owner: {owner:?}"
+        );
+        self.again(place)?;
+        self.owner = place;
+        Ok(())
+    }
+
+    fn owner_name(&mut self, name: Name<'_>) -> Result<(), Full> {
+        let start = self.at;
+        self.name(name)?;
+        let len = self.at.wrapping_sub(start);
+        self.owner = Place {
+            at: start as u16,
+            len: len as u8,
+            plain_len: name.len() as u8,
+        };
+        Ok(())
+    }
+
+    /// A name that stands in the message already: a pointer, or a copy where that is shorter or the place out of a
+    /// pointer's reach.
+    #[inline]
+    fn again(&mut self, place: Place) -> Result<(), Full> {
+        if place.len > 2 && usize::from(place.at) < POINTER_LIMIT {
+            self.room(2)?.copy_from_slice(&(POINTER | place.at).to_be_bytes());
+        } else {
+            let to = self.at;
+            self.room(usize::from(place.len))?;
+            let from = usize::from(place.at);
+            let end = from.wrapping_add(place.len.into());
+            // Both ends were checked: the place when it was written, the room just now.
+            if place.len > 0 && end <= to {
+                self.buf.copy_within(from..end, to);
+            }
+        }
+        self.plain_len = self.plain_len.wrapping_add(place.plain_len.into());
+        Ok(())
+    }
+
+    /// A name with its longest known suffix as a pointer. What is new in it can be pointed to later.
+    pub(super) fn name(&mut self, name: Name<'_>) -> Result<(), Full> {
+        self.write_name(name, Wanted::Compressed)
+    }
+
+    /// A name in full, which later ones can point to all the same.
+    pub(super) fn name_plain(&mut self, name: Name<'_>) -> Result<(), Full> {
+        self.write_name(name, Wanted::Plain)
+    }
+
+    fn write_name(&mut self, name: Name<'_>, wanted: Wanted) -> Result<(), Full> {
+        let bytes = name.as_bytes();
+        if name.is_root() {
+            return self.bytes(bytes);
+        }
+        self.know_the_question();
+        let starts = label_starts(bytes);
+        let mut behind = ROOT;
+        let mut new_len = bytes.len();
+        let mut new_labels = starts.len();
+        for (i, &at) in starts.iter().enumerate().rev() {
+            let Found::At(entry) = self.names.find(self.buf, label(bytes, at), behind) else {
+                break;
+            };
+            behind = entry;
+            new_len = at.into();
+            new_labels = i;
+        }
+
+        let start = self.at;
+        if wanted == Wanted::Compressed && behind != ROOT {
+            let new = bytes.get(..new_len).unwrap_or_default();
+            let (front, pointer) = self.room(new_len.wrapping_add(2))?.split_at_mut(new_len);
+            front.copy_from_slice(new);
+            pointer.copy_from_slice(&(POINTER | behind).to_be_bytes());
+        } else {
+            self.room(bytes.len())?.copy_from_slice(bytes);
+        }
+        self.plain_len = self.plain_len.wrapping_add(bytes.len());
+        remember(
+            self.names,
+            self.buf,
+            bytes,
+            start,
+            starts.get(..new_labels).unwrap_or_default(),
+            behind,
+        );
+        Ok(())
+    }
+
+    /// Puts the suffixes of the question's name into the table: once, and only for a message that compresses.
+    fn know_the_question(&mut self) {
+        if self.qname_known {
+            return;
+        }
+        self.qname_known = true;
+        let end = HEADER_LEN.wrapping_add(self.qname_len.into());
+        let name = self.buf.get(HEADER_LEN..end).unwrap_or_default();
+        remember(self.names, self.buf, name, HEADER_LEN, &label_starts(name), ROOT);
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Compressed,
+    Plain,
+}
+
+/// Puts the suffixes of `name` that begin at the labels `starts` into the table; `name` was written at `written_at`
+/// and the suffix `behind` those labels is there.
+fn remember(names: &mut Compressor, message: &[u8], name: &[u8], written_at: usize, starts: &[u8], mut behind: u16) {
+    for &at in starts.iter().rev() {
+        let Found::Free(place) = names.find(message, label(name, at), behind) else {
+            return;
+        };
+        let Some(entry) = names.insert(place, written_at.wrapping_add(at.into()), behind) else {
+            return;
+        };
+        behind = entry;
+    }
+}
+
+/// Where the labels of a name begin, the root's left out.
+fn label_starts(name: &[u8]) -> ArrayVec<u8, LABELS_MAX> {
+    let mut starts = ArrayVec::new();
+    let mut at = 0_usize;
+    while let Some(&len @ 1..) = name.get(at) {
+        if starts.try_push(at as u8).is_err() {
+            break;
+        }
+        at = at.wrapping_add(1).wrapping_add(len.into());
+    }
+    starts
+}
+
+/// The label at `at` with its length byte.
+fn label(name: &[u8], at: u8) -> &[u8] {
+    let rest = name.get(usize::from(at)..).unwrap_or_default();
+    let len = rest.first().map_or(0, |len| usize::from(*len).wrapping_add(1));
+    rest.get(..len).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compress::SUFFIXES_MAX;
+    use crate::{Flags, Message, NameBuf, PackedName, Rclass, Rtype, Section};
+    use proptest::prelude::*;
+    use std::format;
+    use std::vec::Vec;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text).unwrap()
+    }
+
+    fn build(question: &str, limit: usize, write: impl FnOnce(&mut Builder<'_>)) -> Vec<u8> {
+        let mut buf = std::vec![0; limit];
+        let mut names = Compressor::new();
+        let mut builder = Builder::new(&mut buf, limit, &mut names);
+        builder.header(1, Flags(0x8000));
+        builder
+            .question(name(question).as_name(), Rtype::A, Rclass::IN)
+            .unwrap();
+        write(&mut builder);
+        let len = builder.finish();
+        buf.truncate(len);
+        buf
+    }
+
+    fn a(builder: &mut Builder<'_>, owner: Owner<'_>) {
+        builder
+            .record(Section::Answer, owner, Rtype::A, Rclass::IN, 5, |rdata| {
+                rdata.bytes(&[192, 0, 2, 1])
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn owners_point_to_the_question_in_any_letter_case() {
+        let message = build("www.example.org", 512, |builder| {
+            a(builder, Owner::Question);
+            a(builder, Owner::Same);
+            a(builder, Owner::Name(name("WWW.example.ORG").as_name()));
+            a(builder, Owner::Name(name("ns.EXAMPLE.org").as_name()));
+            a(builder, Owner::Same);
+            a(builder, Owner::Name(Name::ROOT));
+            a(builder, Owner::Same);
+        });
+        let owners: Vec<usize> = [2, 2, 2, 5, 2, 1, 1].into();
+        assert_eq!(
+            message.len(),
+            12 + 21 + owners.iter().map(|len| len + 14).sum::<usize>()
+        );
+        let read: Vec<_> = Message::parse(&message)
+            .unwrap()
+            .records()
+            .map(|record| format!("{}", record.unwrap().owner))
+            .collect();
+        let www = "www.example.org.";
+        assert_eq!(read, [www, www, www, "ns.example.org.", "ns.example.org.", ".", "."]);
+    }
+
+    #[test]
+    fn the_root_as_question_is_repeated() {
+        let message = build(".", 512, |builder| {
+            a(builder, Owner::Question);
+            a(builder, Owner::Same);
+        });
+        assert_eq!(message.len(), 12 + 5 + 2 * 15);
+    }
+
+    #[test]
+    fn a_full_table_still_compresses_against_what_it_has() {
+        let mut plain_len = 0;
+        let message = build("example.org", 4096, |builder| {
+            for i in 0..2 * SUFFIXES_MAX {
+                a(builder, Owner::Name(name(&format!("host{i:04}.example.org")).as_name()));
+            }
+            plain_len = builder.plain_len();
+        });
+        assert_eq!(message.len(), 12 + 17 + 2 * SUFFIXES_MAX * (9 + 2 + 14));
+        assert_eq!(plain_len, 12 + 17 + 2 * SUFFIXES_MAX * (22 + 14));
+    }
+
+    #[test]
+    fn beyond_the_reach_of_pointers() {
+        let far = name("far.away.test");
+        let message = build("example.org", 0x5000, |builder| {
+            while builder.len() < POINTER_LIMIT {
+                a(builder, Owner::Question);
+            }
+            a(builder, Owner::Name(far.as_name()));
+            a(builder, Owner::Same);
+            a(builder, Owner::Name(far.as_name()));
+            a(builder, Owner::Name(name("www.example.org").as_name()));
+            a(builder, Owner::Same);
+        });
+        let records: Vec<_> = Message::parse(&message)
+            .unwrap()
+            .records()
+            .map(Result::unwrap)
+            .collect();
+        let [.., first, second, third, www, same] = &records[..] else {
+            panic!()
+        };
+        assert!(*first.owner.as_name().as_ref().unwrap() == far.as_name());
+        assert!(second.owner == far.as_name() && third.owner == far.as_name());
+        assert!(www.owner == name("www.example.org").as_name() && same.owner == www.owner);
+    }
+
+    fn names() -> impl Strategy<Value = Vec<NameBuf>> {
+        let label = proptest::sample::select(std::vec![
+            "a",
+            "A",
+            "b",
+            "bb",
+            "x\000",
+            "long-label-of-more-than-16-bytes"
+        ]);
+        let name = proptest::collection::vec(label, 0..7).prop_map(|labels| match &labels[..] {
+            [] => NameBuf::root(),
+            labels => name(&labels.join(".")),
+        });
+        proptest::collection::vec(name, 1..40)
+    }
+
+    proptest! {
+        #[test]
+        fn compressed_then_decompressed_is_the_same_name(question in names(), names in names(), plain: u64) {
+            let mut starts = Vec::new();
+            let mut plain_len = 0;
+            let message = build(&format!("{}", question[0]), 16_000, |builder| {
+                for (i, name) in names.iter().enumerate() {
+                    starts.push(builder.len());
+                    if plain >> (i % 64) & 1 == 0 {
+                        builder.name(name.as_name()).unwrap();
+                    } else {
+                        builder.name_plain(name.as_name()).unwrap();
+                    }
+                }
+                plain_len = builder.plain_len();
+            });
+            let expected: usize = names.iter().map(|name| name.as_bytes().len()).sum();
+            prop_assert_eq!(plain_len, 12 + question[0].as_bytes().len() + 4 + expected);
+            for (i, (name, start)) in names.iter().zip(&starts).enumerate() {
+                let (read, end) = PackedName::parse(&message, *start).unwrap();
+                prop_assert!(read == name.as_name());
+                prop_assert_eq!(end, starts.get(i + 1).copied().unwrap_or(message.len()));
+                if plain >> (i % 64) & 1 == 1 {
+                    prop_assert_eq!(read.as_name().unwrap().as_bytes(), name.as_bytes());
+                } else {
+                    // A second time it is nothing but a pointer, unless the table was full.
+                    prop_assert!(end - start <= name.as_bytes().len());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Entry points shared by the fuzz targets and the tests that replay their corpus.
