@@ -12,8 +12,33 @@
 //!
 //! `unsafe` is allowed from here down, and nowhere else.
 
+mod accept;
+mod batch;
+mod clock;
+mod control;
+mod counters;
+mod interface;
+mod mmsg;
+mod open;
+mod peer;
+mod readiness;
+mod socket;
+mod stream;
+mod upstream;
+mod waker;
+mod watched;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+
+pub use clock::{now, read_clock};
+pub use counters::{CounterValues, Counters};
+pub use interface::interface_addresses;
+pub use mmsg::MmsgPort;
+pub use open::{AnyPort, ListenerSockets, PortKind, open};
+pub use peer::Peer;
+pub use socket::{BindError, Transport, bind_tcp, bind_udp, probe_taken, wildcard};
+pub use waker::Waker;
 
 use crate::time::Instant;
 
@@ -24,25 +49,39 @@ pub const BATCH_MAX: usize = 64;
 /// cut by the kernel and marked so.
 pub const DATAGRAM_ROOM: usize = 2048;
 
+/// Most connections of one port. Past it, new ones are closed as they come.
+pub const STREAMS_MAX: usize = 1 << 16;
+
+/// From this many unwritten bytes on, a stream's own bytes are left in the kernel.
+pub const PENDING_PAUSE: usize = 256 << 10;
+
+/// With more unwritten bytes than this a stream is closed: its client asks, but does not read.
+pub const PENDING_MAX: usize = 4 << 20;
+
 /// A socket the server listens on; an index into the configuration's listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u16);
 
-/// A client's connection. Never reused while anything may still refer to it.
+impl ListenerId {
+    /// The listener of a connection that we opened ourselves.
+    pub const NONE: Self = Self(u16::MAX);
+}
+
+/// A client's connection, or one of our own. Never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
+
+impl StreamId {
+    /// An id for [`Effect::OpenStream`]; apart from those of accepted connections.
+    #[must_use]
+    pub const fn ours(number: u64) -> Self {
+        Self(number | (1 << 63))
+    }
+}
 
 /// A connected socket to another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UpstreamId(pub u32);
-
-/// Where a datagram came from, as the kernel wrote it (`sockaddr_in` or `sockaddr_in6`); decoded only when somebody
-/// asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C, align(4))]
-pub struct Peer {
-    bytes: [u8; 28],
-}
 
 /// A query, the room for its reply, and where both belong.
 #[derive(Debug)]
@@ -66,11 +105,11 @@ pub struct Datagram<'p> {
 /// What happened on a client's connection.
 #[derive(Debug)]
 pub enum StreamEvent<'p> {
-    /// Accepted. The handler refuses it with [`Effect::CloseStream`].
+    /// Accepted, or connected. The handler refuses it with [`Effect::CloseStream`].
     Opened {
         /// Which one.
         stream: StreamId,
-        /// By which socket.
+        /// By which socket; [`ListenerId::NONE`] for a connection of our own.
         listener: ListenerId,
         /// The client.
         peer: SocketAddr,
@@ -78,6 +117,9 @@ pub enum StreamEvent<'p> {
         local: SocketAddr,
     },
     /// Bytes came. All the answers that are ready at once go to `reply` and leave in one write.
+    ///
+    /// Answers can be thousands of times as long as their questions, and past [`PENDING_MAX`] the stream is closed. So
+    /// a handler that has appended plenty keeps the rest of the bytes, pauses the stream and goes on at `Writable`.
     Readable {
         /// Which one.
         stream: StreamId,
@@ -86,7 +128,8 @@ pub enum StreamEvent<'p> {
         /// Where answers are appended.
         reply: &'p mut Vec<u8>,
     },
-    /// Everything written so far has been taken by the kernel.
+    /// Everything written so far has been taken by the kernel. Reported after a write that it could not take at once,
+    /// and for a paused stream whenever nothing is left to write.
     Writable {
         /// Which one.
         stream: StreamId,
@@ -96,7 +139,8 @@ pub enum StreamEvent<'p> {
         /// Which one.
         stream: StreamId,
     },
-    /// Gone. The id will not be heard of again.
+    /// Gone. The id will not be heard of again. Comes once for each stream, also after [`Effect::CloseStream`] and for
+    /// one that could not be opened.
     Closed {
         /// Which one.
         stream: StreamId,
@@ -126,12 +170,12 @@ pub enum Effect {
         /// From this address.
         local: Option<IpAddr>,
     },
-    /// Append `bytes` to what a stream still has to write.
+    /// Append `bytes` to what a stream still has to write. Several of these leave in one write, before the next wait.
     WriteStream {
         /// Which one.
         stream: StreamId,
     },
-    /// Write what is pending, then close.
+    /// Write what is pending, then close. Told twice, it closes at once.
     CloseStream {
         /// Which one.
         stream: StreamId,
@@ -143,14 +187,14 @@ pub enum Effect {
         /// Pause or go on.
         paused: bool,
     },
-    /// Connect a stream to another server.
+    /// Connect a stream to another server. It may be written to at once.
     OpenStream {
-        /// The id it will have.
+        /// The id it will have; see [`StreamId::ours`].
         stream: StreamId,
         /// The other server.
         to: SocketAddr,
     },
-    /// Make a UDP socket connected to another server, on a random port.
+    /// Make a UDP socket connected to another server, on a random port. A failure is reported as a failed datagram.
     OpenUpstream {
         /// The id it will have.
         upstream: UpstreamId,
@@ -181,14 +225,16 @@ pub trait Handler {
 
 /// A way to the outside: the kernel by ring or by system calls, or a simulation.
 pub trait Port {
-    /// May block: until something is ready, the deadline, or a wake-up from another thread.
+    /// May block: until something is ready, the deadline (on the clock of [`now`]), or a wake-up from another thread. It
+    /// may also return for no reason.
     ///
     /// # Errors
     /// Only what the worker cannot go on after.
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()>;
 
-    /// Hands over everything that is ready, without blocking, and sends the replies. Returns how many datagrams and
-    /// stream events there were.
+    /// Hands over what is ready, without blocking, and sends the replies: of each UDP socket up to a batch, of each
+    /// stream one read. What is left ends the next wait at once. Returns how many datagrams and stream events there
+    /// were.
     ///
     /// # Errors
     /// Only what the worker cannot go on after.

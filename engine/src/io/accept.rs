@@ -1,0 +1,138 @@
+//! Listening TCP sockets: taking connections without ever getting stuck.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+use socket2::Socket;
+
+use super::clock::now;
+use super::readiness::{Readiness, Source};
+use super::{Counters, ListenerId};
+use crate::time::Instant;
+
+/// Connections taken from one socket before the others have their turn.
+const ACCEPTS_MAX: usize = 64;
+
+/// Rest after the kernel had no file descriptor or memory for a connection. It stays in the backlog meanwhile.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// A listening socket.
+struct Acceptor {
+    id: ListenerId,
+    socket: OwnedFd,
+    /// The address of every connection, unless it is bound to a wildcard.
+    local: Option<SocketAddr>,
+    ready: bool,
+}
+
+/// A connection just taken.
+pub(super) struct Accepted {
+    pub(super) socket: OwnedFd,
+    pub(super) listener: ListenerId,
+    pub(super) peer: SocketAddr,
+    pub(super) local: SocketAddr,
+}
+
+/// Every listening socket of a port.
+#[derive(Default)]
+pub(super) struct Acceptors {
+    list: Vec<Acceptor>,
+    resume_at: Option<Instant>,
+}
+
+impl Acceptors {
+    pub(super) fn add(&mut self, readiness: &Readiness, id: ListenerId, socket: Socket) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        let local = socket
+            .local_addr()?
+            .as_socket()
+            .filter(|local| !local.ip().is_unspecified());
+        readiness.add(&socket, Source::Acceptor(self.list.len() as u32), EventFlags::IN)?;
+        self.list.push(Acceptor {
+            id,
+            socket: socket.into(),
+            local,
+            ready: false,
+        });
+        Ok(())
+    }
+
+    pub(super) fn event(&mut self, at: u32) {
+        if let Some(acceptor) = self.list.get_mut(at as usize) {
+            acceptor.ready = true;
+        }
+    }
+
+    pub(super) fn busy(&self) -> bool {
+        self.resume_at.is_none() && self.list.iter().any(|acceptor| acceptor.ready)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.resume_at
+    }
+
+    /// Takes what waits, up to a limit; `take` is called for each.
+    pub(super) fn serve(&mut self, counters: &Counters, mut take: impl FnMut(Accepted)) {
+        if let Some(resume_at) = self.resume_at {
+            if now() < resume_at {
+                return;
+            }
+            self.resume_at = None;
+        }
+        for acceptor in self.list.iter_mut().filter(|acceptor| acceptor.ready) {
+            for _ in 0..ACCEPTS_MAX {
+                match acceptor.accept() {
+                    Ok(accepted) => {
+                        counters.cells.accepts.add(1);
+                        take(accepted);
+                    }
+                    Err(Errno::AGAIN) => {
+                        acceptor.ready = false;
+                        break;
+                    }
+                    Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                        counters.cells.accept_errors.add(1);
+                        self.resume_at = Some(now().after(ACCEPT_REST));
+                        return;
+                    }
+                    Err(Errno::INTR) => {}
+                    // The network's errors of this one connection (accept(2)); it is gone, the next one may be fine.
+                    Err(_) => counters.cells.accept_errors.add(1),
+                }
+            }
+        }
+    }
+}
+
+impl Acceptor {
+    fn accept(&self) -> Result<Accepted, Errno> {
+        let (socket, peer) = rustix::net::acceptfrom_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        // A connection that lost its addresses was reset already.
+        let peer = peer
+            .and_then(|peer| SocketAddr::try_from(peer).ok())
+            .ok_or(Errno::CONNABORTED)?;
+        let local = match self.local {
+            Some(local) => local,
+            None => SocketAddr::try_from(rustix::net::getsockname(&socket)?).map_err(|_| Errno::CONNABORTED)?,
+        };
+        Ok(Accepted {
+            socket,
+            listener: self.id,
+            peer: canonical(peer),
+            local: canonical(local),
+        })
+    }
+}
+
+/// With an IPv4-mapped address as IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => SocketAddr::new(v6.ip().to_canonical(), v6.port()),
+        _ => address,
+    }
+}

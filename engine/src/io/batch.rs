@@ -1,0 +1,206 @@
+//! A UDP socket that a port serves, and the replies to one batch of its datagrams.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::{mem, ptr};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use socket2::Socket;
+
+use super::control::{Control, PacketInfo};
+use super::counters::Cells;
+use super::{BATCH_MAX, DATAGRAM_ROOM, Datagram, ListenerId, Peer};
+
+/// How long a full send buffer may hold up a worker before replies are given up, once a batch.
+const SEND_PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 5_000_000,
+};
+
+/// A socket for datagrams and what is to be known about it.
+pub(super) struct UdpListener {
+    pub(super) id: ListenerId,
+    pub(super) socket: Arc<OwnedFd>,
+    pub(super) info: PacketInfo,
+}
+
+impl UdpListener {
+    pub(super) fn new(id: ListenerId, socket: Socket) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?.as_socket();
+        let info = match address {
+            Some(address) if !address.ip().is_unspecified() => PacketInfo::None,
+            Some(address) if address.is_ipv4() => PacketInfo::Ipv4,
+            _ => PacketInfo::Ipv6,
+        };
+        Ok(Self {
+            id,
+            socket: Arc::new(socket.into()),
+            info,
+        })
+    }
+
+    /// Sends one datagram of any length. That it does not arrive is no error: it is UDP.
+    pub(super) fn send(&self, peer: &Peer, local: Option<IpAddr>, bytes: &[u8], cells: &Cells) {
+        let mut data = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        let control = local.and_then(|local| Control::leaving_from(local, self.info));
+        let mut message = [address_message(peer, &mut data, control.as_ref())];
+        self.send_messages(&mut message, cells);
+    }
+
+    fn send_messages(&self, messages: &mut [libc::mmsghdr], cells: &Cells) {
+        let mut next = 0;
+        let mut waited = false;
+        while next < messages.len() {
+            let rest = &mut messages[next..];
+            // SAFETY: `address_message` filled the messages with pointers to an address, bytes and a control message
+            // that all outlive this call, and their lengths. No safe wrapper sends several at once to addresses in
+            // the kernel's form.
+            let sent = unsafe {
+                libc::sendmmsg(
+                    self.socket.as_raw_fd(),
+                    rest.as_mut_ptr(),
+                    rest.len() as libc::c_uint,
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                )
+            };
+            if sent > 0 {
+                cells.replies.add(sent.cast_unsigned().into());
+                next += sent.cast_unsigned() as usize;
+                continue;
+            }
+            match Errno::from_io_error(&io::Error::last_os_error()) {
+                Some(Errno::INTR) => {}
+                Some(Errno::AGAIN | Errno::NOBUFS) if !waited => {
+                    waited = true;
+                    let writable = PollFd::new(&self.socket, PollFlags::OUT);
+                    // Whatever it says, the next attempt shows.
+                    let _ = rustix::event::poll(&mut [writable], Some(&SEND_PATIENCE));
+                }
+                Some(Errno::AGAIN | Errno::NOBUFS) => {
+                    cells.send_errors.add(rest.len() as u64);
+                    return;
+                }
+                // This client cannot be reached (no route, port 0, a firewall's rule); the others can.
+                _ => {
+                    cells.send_errors.add(1);
+                    next += 1;
+                }
+            }
+        }
+    }
+}
+
+/// A message to `peer` in `data`. The pointers in it live as long as what they were made of.
+fn address_message(peer: &Peer, data: &mut libc::iovec, control: Option<&(Control, usize)>) -> libc::mmsghdr {
+    let mut message = empty_message();
+    let header = &mut message.msg_hdr;
+    header.msg_name = ptr::from_ref(peer).cast_mut().cast();
+    header.msg_namelen = peer.len();
+    header.msg_iov = data;
+    header.msg_iovlen = 1;
+    if let Some((control, len)) = control {
+        header.msg_control = ptr::from_ref(control).cast_mut().cast();
+        header.msg_controllen = *len as _;
+    }
+    message
+}
+
+/// All zero: no address, no bytes.
+pub(super) fn empty_message() -> libc::mmsghdr {
+    // SAFETY: null pointers and zero lengths are a valid message. The C libraries differ in hidden padding fields, so
+    // it cannot be written out.
+    unsafe { mem::zeroed() }
+}
+
+/// Room for one reply. The last 64 bytes keep the rooms from falling on the same cache sets.
+#[repr(C, align(64))]
+struct Room {
+    bytes: [u8; DATAGRAM_ROOM],
+    _gap: [u8; 64],
+}
+
+/// The rooms for the replies to one batch, and what it takes to send them by one system call.
+pub(super) struct Replies {
+    rooms: Box<[Room]>,
+    envelopes: Box<[Envelope]>,
+    messages: Box<[libc::mmsghdr]>,
+}
+
+/// What a message points to.
+#[derive(Clone, Copy)]
+struct Envelope {
+    data: libc::iovec,
+    control: Option<(Control, usize)>,
+}
+
+impl Replies {
+    pub(super) fn new() -> Self {
+        let rooms = (0..BATCH_MAX)
+            .map(|_| Room {
+                bytes: [0; DATAGRAM_ROOM],
+                _gap: [0; 64],
+            })
+            .collect();
+        let envelope = Envelope {
+            data: libc::iovec {
+                iov_base: ptr::null_mut(),
+                iov_len: 0,
+            },
+            control: None,
+        };
+        let messages = (0..BATCH_MAX).map(|_| empty_message()).collect();
+        Self {
+            rooms,
+            envelopes: vec![envelope; BATCH_MAX].into(),
+            messages,
+        }
+    }
+
+    /// The rooms, for the datagrams of one batch, and the part that sends them.
+    pub(super) fn split(&mut self) -> (impl Iterator<Item = &mut [u8]>, Outgoing<'_>) {
+        let rooms = self.rooms.iter_mut().map(|room| room.bytes.as_mut_slice());
+        (
+            rooms,
+            Outgoing {
+                envelopes: &mut self.envelopes,
+                messages: &mut self.messages,
+            },
+        )
+    }
+}
+
+/// Sends the replies of a batch.
+pub(super) struct Outgoing<'r> {
+    envelopes: &'r mut [Envelope],
+    messages: &'r mut [libc::mmsghdr],
+}
+
+impl Outgoing<'_> {
+    pub(super) fn send(self, listener: &UdpListener, batch: &mut [Datagram<'_>], cells: &Cells) {
+        let replies = batch.iter_mut().filter(|datagram| datagram.reply_len > 0);
+        let mut len = 0;
+        for ((datagram, envelope), message) in replies.zip(self.envelopes.iter_mut()).zip(self.messages.iter_mut()) {
+            let reply = &mut datagram.reply[..datagram.reply_len];
+            envelope.data = libc::iovec {
+                iov_base: reply.as_mut_ptr().cast(),
+                iov_len: reply.len(),
+            };
+            envelope.control = match listener.info {
+                PacketInfo::None => None,
+                info => datagram.local.and_then(|local| Control::leaving_from(local, info)),
+            };
+            *message = address_message(datagram.peer, &mut envelope.data, envelope.control.as_ref());
+            len += 1;
+        }
+        if len > 0 {
+            listener.send_messages(&mut self.messages[..len], cells);
+        }
+    }
+}

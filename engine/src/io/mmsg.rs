@@ -1,0 +1,300 @@
+//! The port over system calls: epoll tells that datagrams are there, `recvmmsg` takes up to a batch of them and
+//! `sendmmsg` sends the replies. Works everywhere, in containers too.
+
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::{io, mem, ptr};
+
+use arrayvec::ArrayVec;
+use rustix::io::Errno;
+
+use super::batch::{Replies, UdpListener, empty_message};
+use super::control::{CONTROL_ROOM, PacketInfo, destination};
+use super::counters::Cells;
+use super::peer::PEER_ROOM;
+use super::readiness::Patience;
+use super::watched::Watched;
+use super::{BATCH_MAX, Counters, DATAGRAM_ROOM, Datagram, Effect, Handler, ListenerSockets, Peer, Port, Waker};
+use crate::time::Instant;
+
+/// Full batches of datagrams served before the other sockets are looked at again.
+const UNLOOKED_MAX: u32 = 8;
+
+/// The port over `recvmmsg` and `sendmmsg`.
+pub struct MmsgPort {
+    udp: Vec<UdpListener>,
+    /// By listener: datagrams may be there.
+    ready: Vec<bool>,
+    slots: Slots,
+    replies: Replies,
+    watched: Watched,
+    counters: Arc<Counters>,
+    /// `serve` has something to go by.
+    looked: bool,
+    /// Rounds since the other sockets were looked at.
+    unlooked: u32,
+    /// The kernel had more events than it gave.
+    more: bool,
+}
+
+impl MmsgPort {
+    pub(super) fn open(sockets: Vec<ListenerSockets>, waker: &Waker, counters: &Arc<Counters>) -> io::Result<Self> {
+        let mut watched = Watched::new(waker, counters)?;
+        let mut udp = Vec::new();
+        for ListenerSockets {
+            listener,
+            udp: datagrams,
+            tcp: streams,
+        } in sockets
+        {
+            if let Some(socket) = datagrams {
+                let listener = UdpListener::new(listener, socket)?;
+                watched.add_udp(udp.len(), &listener)?;
+                counters.watch(listener.id, &listener.socket);
+                udp.push(listener);
+            }
+            if let Some(socket) = streams {
+                watched.add_tcp(listener, socket)?;
+            }
+        }
+        Ok(Self {
+            ready: vec![false; udp.len()],
+            udp,
+            slots: Slots::new(),
+            replies: Replies::new(),
+            watched,
+            counters: Arc::clone(counters),
+            looked: false,
+            unlooked: 0,
+            more: false,
+        })
+    }
+
+    /// Asks who is ready, unless a listener surely is and the others were looked at lately.
+    fn look(&mut self, patience: Patience) -> io::Result<()> {
+        let ready = &mut self.ready;
+        self.more = self.watched.poll(patience, |at| ready[at] = true)?;
+        self.looked = true;
+        self.unlooked = 0;
+        Ok(())
+    }
+}
+
+impl Port for MmsgPort {
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.watched.flush();
+        if self.ready.contains(&true) && self.unlooked < UNLOOKED_MAX {
+            self.unlooked += 1;
+            self.looked = true;
+            return Ok(());
+        }
+        if self.more || self.ready.contains(&true) || self.watched.busy() {
+            return self.look(Patience::None);
+        }
+        self.counters.cells.waits.add(1);
+        self.look(Patience::until(deadline, self.watched.deadline()))
+    }
+
+    fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize> {
+        if !mem::take(&mut self.looked) {
+            self.watched.flush();
+            self.look(Patience::None)?;
+            self.looked = false;
+        }
+        let mut events = 0;
+        for (listener, ready) in self.udp.iter().zip(&mut self.ready).filter(|(_, ready)| **ready) {
+            let len = self.slots.receive(listener, &self.counters.cells);
+            // A short batch drained the socket; the next datagram makes it ready anew.
+            *ready = len == BATCH_MAX;
+            events += len;
+            if len == 0 {
+                continue;
+            }
+            let (rooms, outgoing) = self.replies.split();
+            let mut batch = ArrayVec::<Datagram<'_>, BATCH_MAX>::new();
+            for (reply, received) in rooms.zip(self.slots.received(len)) {
+                let Received {
+                    query,
+                    cut,
+                    peer,
+                    control,
+                } = received;
+                self.counters.cells.datagrams_cut.add(cut.into());
+                let local = if listener.info == PacketInfo::None {
+                    None
+                } else {
+                    destination(control)
+                };
+                batch.push(Datagram {
+                    query,
+                    cut,
+                    reply,
+                    reply_len: 0,
+                    peer,
+                    listener: listener.id,
+                    local,
+                });
+            }
+            self.counters.cells.batches.add(1);
+            self.counters.cells.datagrams.add(len as u64);
+            handler.datagrams(&mut batch);
+            outgoing.send(listener, &mut batch, &self.counters.cells);
+        }
+        Ok(events + self.watched.serve(handler))
+    }
+
+    fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
+        if let Effect::Send { listener, peer, local } = effect {
+            if let Some(socket) = self.udp.iter().find(|socket| socket.id == listener) {
+                socket.send(&peer, local, bytes, &self.counters.cells);
+            }
+        } else {
+            self.watched.apply(effect, bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MmsgPort {
+    fn drop(&mut self) {
+        for listener in &self.udp {
+            self.counters.settle(&listener.socket);
+        }
+    }
+}
+
+/// Where one datagram is received. The size is no power of two, lest all slots fall on the same cache sets.
+#[repr(C, align(64))]
+struct Slot {
+    peer: Peer,
+    control: [u8; CONTROL_ROOM],
+    query: [u8; DATAGRAM_ROOM],
+}
+
+/// A datagram in its slot.
+struct Received<'s> {
+    query: &'s [u8],
+    cut: bool,
+    peer: &'s Peer,
+    control: &'s [u8],
+}
+
+/// The slots of one batch and the messages that point to them; set up once, and after a batch only what the kernel
+/// changed is set back.
+struct Slots {
+    // Both own what they point to. The messages point into the slots and the vectors, so none of it is ever moved.
+    slots: NonNull<Slot>,
+    vectors: NonNull<libc::iovec>,
+    messages: Box<[libc::mmsghdr]>,
+    used: usize,
+}
+
+impl Slots {
+    fn new() -> Self {
+        let slot = || Slot {
+            peer: Peer::UNSET,
+            control: [0; CONTROL_ROOM],
+            query: [0; DATAGRAM_ROOM],
+        };
+        let slots: Box<[Slot]> = (0..BATCH_MAX).map(|_| slot()).collect();
+        let slots = leak(slots);
+        let vector = |at| {
+            // SAFETY: `at` is below the number of slots. A reference to a slot would end when the kernel writes it.
+            let query = unsafe { &raw mut (*slots.as_ptr().add(at)).query };
+            libc::iovec {
+                iov_base: query.cast(),
+                iov_len: DATAGRAM_ROOM,
+            }
+        };
+        let vectors = leak((0..BATCH_MAX).map(vector).collect());
+        let message = |at| {
+            let mut message = empty_message();
+            // SAFETY: `at` is below the number of slots; as above.
+            let slot = unsafe { slots.as_ptr().add(at) };
+            // SAFETY: as above.
+            message.msg_hdr.msg_name = unsafe { &raw mut (*slot).peer }.cast();
+            // SAFETY: as above.
+            message.msg_hdr.msg_control = unsafe { &raw mut (*slot).control }.cast();
+            // SAFETY: `at` is below the number of vectors, which is the same.
+            message.msg_hdr.msg_iov = unsafe { vectors.as_ptr().add(at) };
+            message.msg_hdr.msg_iovlen = 1;
+            message
+        };
+        Self {
+            slots,
+            vectors,
+            messages: (0..BATCH_MAX).map(message).collect(),
+            used: BATCH_MAX,
+        }
+    }
+
+    /// Takes up to a batch; 0 if there is nothing.
+    fn receive(&mut self, listener: &UdpListener, cells: &Cells) -> usize {
+        for message in &mut self.messages[..self.used] {
+            message.msg_hdr.msg_namelen = PEER_ROOM as libc::socklen_t;
+            message.msg_hdr.msg_controllen = CONTROL_ROOM as _;
+        }
+        self.used = 0;
+        // SAFETY: every message points to a slot of its own and to one vector, which describes the slot's room, and
+        // the lengths were just set. `&mut self` means that no datagram of an earlier batch is looked at any more. No
+        // safe wrapper exists.
+        let received = unsafe {
+            libc::recvmmsg(
+                listener.socket.as_raw_fd(),
+                self.messages.as_mut_ptr(),
+                BATCH_MAX as libc::c_uint,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+            )
+        };
+        if let Ok(received) = usize::try_from(received) {
+            self.used = received;
+            return received;
+        }
+        if !matches!(
+            Errno::from_io_error(&io::Error::last_os_error()),
+            Some(Errno::AGAIN | Errno::INTR)
+        ) {
+            cells.receive_errors.add(1);
+        }
+        0
+    }
+
+    /// The datagrams of the last batch.
+    fn received(&self, len: usize) -> impl Iterator<Item = Received<'_>> {
+        self.messages[..len.min(self.used)]
+            .iter()
+            .enumerate()
+            .map(|(at, message)| {
+                // SAFETY: `at` is below the number of slots, and nothing writes to them while `self` is borrowed.
+                let slot = unsafe { &*self.slots.as_ptr().add(at) };
+                let len = (message.msg_len as usize).min(DATAGRAM_ROOM);
+                Received {
+                    query: &slot.query[..len],
+                    cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+                    peer: &slot.peer,
+                    control: &slot.control[..(message.msg_hdr.msg_controllen as usize).min(CONTROL_ROOM)],
+                }
+            })
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        free(self.slots);
+        free(self.vectors);
+    }
+}
+
+/// Takes the memory of a batch's array out of the compiler's view: the kernel reads and writes it by address.
+fn leak<T>(array: Box<[T]>) -> NonNull<T> {
+    assert_eq!(array.len(), BATCH_MAX);
+    NonNull::from(Box::leak(array)).cast()
+}
+
+fn free<T>(array: NonNull<T>) {
+    let array = ptr::slice_from_raw_parts_mut(array.as_ptr(), BATCH_MAX);
+    // SAFETY: only `Slots` calls it, once for each array that `leak` gave it, which asserted the length.
+    drop(unsafe { Box::from_raw(array) });
+}

@@ -1,0 +1,69 @@
+//! Choosing a port and opening it.
+
+use std::io;
+use std::sync::Arc;
+
+use socket2::Socket;
+
+use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, Waker};
+use crate::time::Instant;
+
+/// Which way to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortKind {
+    /// `recvmmsg` and `sendmmsg`.
+    Mmsg,
+}
+
+/// The sockets of one listener that one worker serves.
+#[derive(Debug)]
+pub struct ListenerSockets {
+    /// Which listener.
+    pub listener: ListenerId,
+    /// From [`bind_udp`](super::bind_udp).
+    pub udp: Option<Socket>,
+    /// From [`bind_tcp`](super::bind_tcp).
+    pub tcp: Option<Socket>,
+}
+
+/// Opens a port on the calling thread, which must be the one that serves it.
+///
+/// # Errors
+/// The kernel denies what the port needs.
+pub fn open(
+    kind: PortKind,
+    sockets: Vec<ListenerSockets>,
+    waker: &Waker,
+    counters: &Arc<Counters>,
+) -> io::Result<AnyPort> {
+    match kind {
+        PortKind::Mmsg => Ok(AnyPort::Mmsg(MmsgPort::open(sockets, waker, counters)?)),
+    }
+}
+
+/// A port of any kind; one jump a call, none a datagram.
+#[expect(clippy::large_enum_variant, reason = "there is one a worker")]
+pub enum AnyPort {
+    /// See [`PortKind::Mmsg`].
+    Mmsg(MmsgPort),
+}
+
+impl Port for AnyPort {
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        match self {
+            Self::Mmsg(port) => port.wait(deadline),
+        }
+    }
+
+    fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize> {
+        match self {
+            Self::Mmsg(port) => port.serve(handler),
+        }
+    }
+
+    fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Mmsg(port) => port.apply(effect, bytes),
+        }
+    }
+}
