@@ -1,1 +1,3 @@
-//! tests
+//! Tests of the whole, in one binary.
+
+mod cases; // every scenario of `cases/` against the binary, on both back ends

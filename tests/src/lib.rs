@@ -1,1 +1,40 @@
-//! tests
+//! The harness of the tests of the whole: scenarios, the servers behind them, and what is compared.
+//!
+//! ```text
+//! case      one YAML file as types          world     ports, files and processes of one scenario
+//! ask       questions out, replies in       runner    a case against the binary, step by step
+//! expect    a reply against a case          records   records as lines of text, compared word by word
+//! page      the metrics page                etcd      a real etcd     authority   its certificates
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod ask;
+pub mod authority;
+pub mod case;
+pub mod etcd;
+pub mod expect;
+pub mod page;
+pub mod process;
+pub mod records;
+pub mod runner;
+pub mod world;
+
+use std::fmt;
+
+/// The server does not do what a scenario says, in words for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch(pub String);
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+/// Leaves the current function with a [`Mismatch`].
+#[macro_export]
+macro_rules! mismatch {
+    ($($words:tt)*) => { return Err($crate::Mismatch(format!($($words)*))) };
+}
