@@ -18,6 +18,7 @@ pub const SUFFIXES_MAX: usize = 64;
 
 /// Twice as many as entries, so that runs of taken slots stay short. A power of two.
 const SLOTS: usize = 128;
+const SLOT_MASK: u8 = (SLOTS - 1) as u8;
 
 /// Offsets that a pointer can hold (RFC 1035 §4.1.4).
 pub(crate) const POINTER_LIMIT: usize = 0x4000;
@@ -103,7 +104,7 @@ impl Compressor {
             if slot.behind == behind && written.is_some_and(|written| eq_folded(written, label)) {
                 return Found::At(slot.at);
             }
-            place = place.wrapping_add(1) % (SLOTS as u8);
+            place = place.wrapping_add(1) & SLOT_MASK;
         }
         Found::Free(place)
     }
@@ -149,7 +150,7 @@ fn hash(label: &[u8], behind: u16) -> u8 {
         let product = (mixed ^ word).wrapping_mul(ODD);
         product ^ (product >> 32)
     });
-    (mixed % (SLOTS as u64)) as u8
+    mixed as u8 & SLOT_MASK
 }
 
 #[cfg(test)]

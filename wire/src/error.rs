@@ -15,6 +15,14 @@ impl ParseError {
     pub(crate) const fn new(reason: Reason, at: usize) -> Self {
         Self { reason, at }
     }
+
+    /// The same when what was parsed starts behind `offset` other bytes.
+    pub(crate) const fn behind(self, offset: usize) -> Self {
+        Self {
+            reason: self.reason,
+            at: self.at.saturating_add(offset),
+        }
+    }
 }
 
 /// The rule that bytes broke.

@@ -40,7 +40,9 @@ impl<'p> Message<'p> {
         let body = bytes.get(HEADER_LEN..).ok_or(short)?;
         let (question, rest) = match header.questions.get() {
             0 => (None, body),
-            1 => Question::split_wire(body).map(|(question, rest)| (Some(question), rest))?,
+            1 => Question::split_wire(body)
+                .map(|(question, rest)| (Some(question), rest))
+                .map_err(|error| error.behind(HEADER_LEN))?,
             _ => return Err(ParseError::new(Reason::Count, 4)),
         };
         Ok(Self {

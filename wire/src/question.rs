@@ -22,10 +22,13 @@ impl<'p> Question<'p> {
     /// The question in front of `bytes`, and what follows it. The first question of a message has nothing before it
     /// that a pointer could lead to, so its name is never compressed.
     pub fn split_wire(bytes: &'p [u8]) -> Result<(Self, &'p [u8]), ParseError> {
-        let (name, rest) = Name::split_wire(bytes)?;
-        let mut reader = Reader::new(rest);
-        let (rtype, rclass) = (Rtype(reader.u16()?), Rclass(reader.u16()?));
-        Ok((Self { name, rtype, rclass }, reader.rest()))
+        let mut reader = Reader::new(bytes);
+        let question = Self {
+            name: reader.name()?,
+            rtype: Rtype(reader.u16()?),
+            rclass: Rclass(reader.u16()?),
+        };
+        Ok((question, reader.rest()))
     }
 }
 

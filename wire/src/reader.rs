@@ -1,6 +1,7 @@
 //! A cursor over input bytes that only moves forward and checks every step.
 
 use crate::error::{ParseError, Reason};
+use crate::name::Name;
 
 /// Reads big-endian fields one after the other; a read behind the end is an error and moves nothing.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +92,15 @@ impl<'p> Reader<'p> {
         let string = ahead.take(usize::from(len))?;
         *self = ahead;
         Ok(string)
+    }
+
+    /// An uncompressed name.
+    #[inline]
+    pub fn name(&mut self) -> Result<Name<'p>, ParseError> {
+        let (name, rest) = Name::split_wire(self.rest).map_err(|error| error.behind(self.at))?;
+        self.rest = rest;
+        self.at = self.at.wrapping_add(name.len());
+        Ok(name)
     }
 
     /// Fails when something is left.

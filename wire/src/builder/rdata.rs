@@ -70,15 +70,12 @@ impl<'r, 'b> RdataBuilder<'r, 'b> {
                 self.bytes(bytes)?;
                 continue;
             };
-            let Ok((name, rest)) = Name::split_wire(reader.rest()) else {
-                break;
-            };
+            let Ok(name) = reader.name() else { break };
             if compress {
                 self.name(name)?;
             } else {
                 self.name_plain(name)?;
             }
-            reader = Reader::new(rest);
         }
         self.bytes(reader.rest())
     }

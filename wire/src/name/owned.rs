@@ -176,9 +176,9 @@ mod tests {
             assert_eq!(NameBuf::from_labels(labels.iter().copied(), Name::ROOT), Err(expected));
         };
         check(&[b""], NameError::LabelEmpty);
-        check(&[&[b'a'; 64]], NameError::LabelLong);
-        check(&[&[b'a'; 63]; 4], NameError::NameLong);
-        check(&[b"a"; 128], NameError::NameLong);
+        check(&[&[b'a'; 64][..]], NameError::LabelLong);
+        check(&[&[b'a'; 63][..]; 4], NameError::NameLong);
+        check(&[&b"a"[..]; 128], NameError::NameLong);
         assert!(NameBuf::from_labels([&b"a"[..]; 127], Name::ROOT).is_ok());
     }
 }

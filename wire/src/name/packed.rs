@@ -194,7 +194,7 @@ fn measure(message: &[u8], start: usize) -> Result<(usize, usize), ParseError> {
                 if target >= piece || target < HEADER_LEN || pointers > POINTERS_MAX {
                     return Err(ParseError::new(Reason::Pointer, at));
                 }
-                end = end.or(Some(at.wrapping_add(2)));
+                end.get_or_insert_with(|| at.wrapping_add(2));
                 piece = target;
                 at = target;
             }

@@ -13,9 +13,39 @@
 //! | RRSIG | 18 bytes, name*, rest |
 //!
 //! `*` is never written compressed (RFC 2782, RFC 3597 §4). What the table does not know is opaque.
+//!
+//! Each family has a file and each type a view of the same shape: `parse` borrows from uncompressed rdata, which
+//! [`unpack`] makes of those in a message; `build` writes them; `Display` is the presentation form.
+
+mod address;
+mod caa;
+mod ds;
+mod hinfo;
+mod mx;
+mod naptr;
+mod soa;
+mod srv;
+mod svcb;
+mod target;
+mod text;
+mod txt;
+mod writer;
+
+pub use address::{A, Aaaa};
+pub use caa::Caa;
+pub use ds::Ds;
+pub use hinfo::Hinfo;
+pub use mx::Mx;
+pub use naptr::Naptr;
+pub use soa::Soa;
+pub use srv::Srv;
+pub use svcb::{SvcParams, Svcb, svc_key};
+pub use target::Target;
+pub use text::Text;
+pub use txt::{STRING_LEN_MAX, Txt};
 
 use crate::error::{ParseError, Reason};
-use crate::name::{Name, PackedName};
+use crate::name::PackedName;
 use crate::reader::Reader;
 use crate::rtype::Rtype;
 
@@ -39,31 +69,22 @@ pub enum Field {
 
 impl Field {
     /// The bytes of this field in uncompressed rdata.
+    #[inline]
     pub(crate) fn read<'p>(self, reader: &mut Reader<'p>) -> Result<&'p [u8], ParseError> {
-        let rest = reader.rest();
-        let len = match self {
-            Self::Fixed(len) => usize::from(len),
-            Self::Name { .. } => {
-                let at = reader.at();
-                let (name, _) =
-                    Name::split_wire(rest).map_err(|error| ParseError::new(error.reason, at.wrapping_add(error.at)))?;
-                name.len()
-            }
-            Self::String => {
-                let mut ahead = *reader;
-                ahead.string()?.len().wrapping_add(1)
-            }
+        let mut ahead = *reader;
+        match self {
+            Self::Fixed(len) => ahead.take(len.into()).map(|_| ())?,
+            Self::Name { .. } => ahead.name().map(|_| ())?,
+            Self::String => ahead.string().map(|_| ())?,
             Self::Strings => {
-                let mut ahead = *reader;
                 ahead.string()?;
                 while !ahead.is_empty() {
                     ahead.string()?;
                 }
-                rest.len()
             }
-            Self::Rest => rest.len(),
-        };
-        reader.take(len)
+            Self::Rest => ahead.take(ahead.rest().len()).map(|_| ())?,
+        }
+        reader.take(ahead.at().wrapping_sub(reader.at()))
     }
 }
 
@@ -107,11 +128,16 @@ pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), ParseError> {
     for field in layout(rtype) {
         field.read(&mut reader)?;
     }
-    reader.finish()
+    reader.finish()?;
+    match rtype {
+        Rtype::SVCB | Rtype::HTTPS => Svcb::parse(rdata).map(|_| ()),
+        Rtype::CAA => Caa::parse(rdata).map(|_| ()),
+        _ => Ok(()),
+    }
 }
 
 /// Rdata as they stand in a message, `rdata_at` being where, without compression. Gives the part of `out` that was
-/// written; `out` of 65,535 bytes is always enough.
+/// written. What would need more than 65,535 bytes is no rdata.
 pub fn unpack<'o>(
     rtype: Rtype,
     message: &[u8],
@@ -123,7 +149,7 @@ pub fn unpack<'o>(
     // Pointers lead to before the rdata, so names are read from the message; what is behind the rdata is out of sight.
     let message = message
         .get(..end)
-        .ok_or(ParseError::new(Reason::Short, message.len()))?;
+        .ok_or_else(|| ParseError::new(Reason::Short, message.len()))?;
     let mut reader = Reader::new_at(message, rdata_at)?;
     let mut written = 0_usize;
     let mut push = |bytes: &[u8], at: usize| {
@@ -147,5 +173,96 @@ pub fn unpack<'o>(
         }
     }
     reader.finish()?;
-    out.get(..written).ok_or(ParseError::new(Reason::Rdata, end))
+    out.get(..written).ok_or_else(|| ParseError::new(Reason::Rdata, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    #[test]
+    fn rdata_of_their_shape_and_no_other() {
+        let checked = check;
+        let check = |rtype, rdata: &[u8], expected: Result<(), Reason>| {
+            assert_eq!(
+                checked(rtype, rdata).map_err(|error| error.reason),
+                expected,
+                "{rtype} {rdata:?}"
+            );
+        };
+        check(Rtype::A, &[1, 2, 3, 4], Ok(()));
+        check(Rtype::A, &[1, 2, 3], Err(Reason::Short));
+        check(Rtype::A, &[1, 2, 3, 4, 5], Err(Reason::Trailing));
+        check(Rtype::MX, b"\0\x0a\x02mx\0", Ok(()));
+        check(Rtype::MX, b"\0\x0a\x02mx\xc0\x0c", Err(Reason::LabelType));
+        check(Rtype::TXT, b"", Err(Reason::Short));
+        check(Rtype::TXT, b"\0", Ok(()));
+        check(Rtype::TXT, b"\x01a\x02b", Err(Reason::Short));
+        check(Rtype::HINFO, b"\x01a", Err(Reason::Short));
+        check(Rtype::NAPTR, b"\0\x01\0\x02\x01u\0\0\0", Ok(()));
+        check(Rtype::CAA, b"\0\x05issueca.example", Ok(()));
+        check(Rtype::CAA, b"\0\0ca.example", Err(Reason::Rdata));
+        check(Rtype::HTTPS, b"\0\x01\0\0\x03\0\x02\x01\xbb", Ok(()));
+        check(Rtype::HTTPS, b"\0\x01\0\0\x03\0\x03\x01\xbb", Err(Reason::Rdata));
+        check(Rtype(65280), b"", Ok(()));
+    }
+
+    #[test]
+    fn names_of_a_message_unpacked() {
+        let mut message = Vec::from([0; 12]);
+        message.extend_from_slice(b"\x07example\x03org\0");
+        let rdata_at = message.len();
+        message.extend_from_slice(b"\0\x0a\x02mx\xc0\x0c");
+        message.extend_from_slice(b"behind");
+        let mut out = [0; 64];
+        assert_eq!(
+            unpack(Rtype::MX, &message, rdata_at, 7, &mut out),
+            Ok(&b"\0\x0a\x02mx\x07example\x03org\0"[..])
+        );
+        // A name may not run over the end of its rdata, and nothing may follow it there.
+        assert_eq!(
+            unpack(Rtype::MX, &message, rdata_at, 6, &mut out).unwrap_err().reason,
+            Reason::Short
+        );
+        assert_eq!(
+            unpack(Rtype::MX, &message, rdata_at, 8, &mut out).unwrap_err().reason,
+            Reason::Trailing
+        );
+        // What is unknown stays as it is.
+        assert_eq!(
+            unpack(Rtype(65280), &message, rdata_at, 7, &mut out),
+            Ok(&message[rdata_at..rdata_at + 7])
+        );
+        assert_eq!(
+            unpack(Rtype::MX, &message, rdata_at, 7, &mut out[..10])
+                .unwrap_err()
+                .reason,
+            Reason::Rdata
+        );
+        assert_eq!(
+            unpack(Rtype::MX, &message, 999, 7, &mut out).unwrap_err().reason,
+            Reason::Short
+        );
+    }
+
+    #[test]
+    fn longest_rdata_fit_in_what_is_promised() {
+        // The most that pointers can hide: types with at most two names have little to grow.
+        for rtype in 0..=u16::MAX {
+            let names = layout(Rtype(rtype))
+                .iter()
+                .filter(|field| matches!(field, Field::Name { .. }))
+                .count();
+            assert!(names <= 2);
+        }
+        let mut message = vec![0; 12];
+        message.extend_from_slice(&[0; 65_535]);
+        let mut out = vec![0; 65_535];
+        assert_eq!(
+            unpack(Rtype::NULL, &message, 12, 65_535, &mut out).unwrap().len(),
+            65_535
+        );
+    }
 }
