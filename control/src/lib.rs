@@ -1,1 +1,2 @@
 //! nodens
+pub mod corefile;

@@ -1,6 +1,6 @@
 //! What is wrong with a configuration, and the one place that draws it.
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::source::{Sources, Span};
 
@@ -43,30 +43,89 @@ pub enum Colour {
     Off,
 }
 
+/// What was found in one load, each kind in the order of finding and bounded.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// What keeps the configuration from being used.
+    pub errors: Vec<Diagnostic>,
+    /// What does not.
+    pub warnings: Vec<Diagnostic>,
+    /// Errors and warnings that were found when there were [`FINDINGS_MAX`] already.
+    pub left_out: usize,
+}
+
+/// Errors that are kept, and warnings; who has that many does not read more.
+pub const FINDINGS_MAX: usize = 100;
+
+impl Findings {
+    /// Notes an error.
+    pub fn error(&mut self, error: Diagnostic) {
+        Self::push(&mut self.errors, &mut self.left_out, error);
+    }
+
+    /// Notes a warning, once if the same is found again.
+    pub fn warn(&mut self, warning: Diagnostic) {
+        if self.warnings.last() != Some(&warning) {
+            Self::push(&mut self.warnings, &mut self.left_out, warning);
+        }
+    }
+
+    fn push(list: &mut Vec<Diagnostic>, left_out: &mut usize, diagnostic: Diagnostic) {
+        if list.len() < FINDINGS_MAX {
+            list.push(diagnostic);
+        } else {
+            *left_out += 1;
+        }
+    }
+}
+
 impl Diagnostic {
     /// Something that is wrong at a place.
     pub fn error(span: Span, text: impl Into<String>) -> Self {
-        Self { span: Some(span), form: Form::Parsing, text: text.into(), label: None, related: None, help: None }
+        Self {
+            span: Some(span),
+            form: Form::Parsing,
+            text: text.into(),
+            label: None,
+            related: None,
+            help: None,
+        }
     }
 
     /// Words that do not fit together.
     pub fn syntax(span: Span, text: impl Into<String>) -> Self {
-        Self { form: Form::Syntax, ..Self::error(span, text) }
+        Self {
+            form: Form::Syntax,
+            ..Self::error(span, text)
+        }
     }
 
     /// A setting that turned out not to work: a file, an address, a certificate.
     pub fn setup(span: Span, text: impl Into<String>) -> Self {
-        Self { form: Form::Setup, ..Self::error(span, text) }
+        Self {
+            form: Form::Setup,
+            ..Self::error(span, text)
+        }
     }
 
     /// Something odd that does no harm.
     pub fn warning(span: Span, text: impl Into<String>) -> Self {
-        Self { form: Form::Warning, ..Self::error(span, text) }
+        Self {
+            form: Form::Warning,
+            ..Self::error(span, text)
+        }
     }
 
     /// Something wrong that has no place in a text.
     pub fn placeless(text: impl Into<String>) -> Self {
-        Self { span: None, form: Form::Setup, text: text.into(), label: None, related: None, help: None }
+        Self {
+            span: None,
+            form: Form::Setup,
+            text: text.into(),
+            label: None,
+            related: None,
+            help: None,
+        }
     }
 
     /// Says under the place what was expected there.
@@ -92,7 +151,9 @@ impl Diagnostic {
 
     /// The first line alone: where and what.
     pub fn headline(&self, sources: &Sources) -> String {
-        let Some(span) = self.span else { return self.text.clone() };
+        let Some(span) = self.span else {
+            return self.text.clone();
+        };
         let place = sources.place(span);
         match self.form {
             Form::Parsing => format!("{place} - Error during parsing: {}", self.text),
@@ -108,18 +169,29 @@ impl Diagnostic {
             Colour::On => Renderer::styled(),
             Colour::Off => Renderer::plain(),
         };
-        let level = if self.form == Form::Warning { Level::WARNING } else { Level::ERROR };
+        let level = if self.form == Form::Warning {
+            Level::WARNING
+        } else {
+            Level::ERROR
+        };
         let mut group = Group::with_level(level);
         if let Some(span) = self.span {
-            group = group.element(self.snippet(sources, span));
-            if let Some((related, label)) = self.related.as_ref().filter(|(related, _)| related.file != span.file) {
-                let source = sources.source(*related);
-                group = group.element(
-                    Snippet::source(&*source.text)
-                        .path(&*source.name)
-                        .annotation(AnnotationKind::Context.span(range(*related)).label(label)),
-                );
+            let mut snippet =
+                snippet(sources, span).annotation(annotation(AnnotationKind::Primary, span, self.label.as_deref()));
+            let mut elsewhere = None;
+            if let Some((related, label)) = &self.related {
+                let context = annotation(AnnotationKind::Context, *related, Some(label));
+                if related.file == span.file {
+                    snippet = snippet.annotation(context);
+                } else {
+                    elsewhere = Some(
+                        self::snippet(sources, *related)
+                            .path(&*sources.source(*related).name)
+                            .annotation(context),
+                    );
+                }
             }
+            group = group.element(snippet).elements(elsewhere);
         }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help));
@@ -131,22 +203,42 @@ impl Diagnostic {
         let drawing = renderer.render(&[group]);
         format!("{headline}\n{}", drawing.trim_end())
     }
-
-    fn snippet<'s>(&'s self, sources: &'s Sources, span: Span) -> Snippet<'s, annotate_snippets::Annotation<'s>> {
-        let mut primary = AnnotationKind::Primary.span(range(span));
-        if let Some(label) = &self.label {
-            primary = primary.label(label);
-        }
-        let mut snippet = Snippet::source(&*sources.source(span).text).annotation(primary);
-        if let Some((related, label)) = self.related.as_ref().filter(|(related, _)| related.file == span.file) {
-            snippet = snippet.annotation(AnnotationKind::Context.span(range(*related)).label(label));
-        }
-        snippet
-    }
 }
 
-fn range(span: Span) -> std::ops::Range<usize> {
-    span.start as usize..span.end as usize
+fn snippet(sources: &Sources, span: Span) -> Snippet<'static, Annotation<'static>> {
+    Snippet::source(masked(&sources.source(span).text))
+}
+
+fn annotation<'l>(kind: AnnotationKind, span: Span, label: Option<&'l str>) -> Annotation<'l> {
+    kind.span(span.start as usize..span.end as usize).label(label)
+}
+
+/// A text with stars, byte for byte, in place of what stands behind `credentials USER` on a line: whatever is drawn or
+/// quoted, it must not be a password.
+pub fn masked(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let mut words_behind = None;
+        for part in line.split_inclusive(char::is_whitespace) {
+            let word = part.trim_end();
+            match (&mut words_behind, word) {
+                (_, "}") => words_behind = None,
+                (_, "") => {}
+                (None, "credentials") => words_behind = Some(0),
+                (None, _) => {}
+                (Some(count), _) => {
+                    *count += 1;
+                    if *count > 1 {
+                        masked.extend(std::iter::repeat_n('*', word.len()));
+                        masked.push_str(&part[word.len()..]);
+                        continue;
+                    }
+                }
+            }
+            masked.push_str(part);
+        }
+    }
+    masked
 }
 
 /// The known word that `word` was probably meant to be.

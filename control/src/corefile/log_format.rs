@@ -124,7 +124,12 @@ mod tests {
             LogPiece::Literal(text) => format!("'{text}'"),
             piece => format!("{piece:?}"),
         };
-        LogFormat::parse(text).pieces.iter().map(show).collect::<Vec<_>>().join(" ")
+        LogFormat::parse(text)
+            .pieces
+            .iter()
+            .map(show)
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[track_caller]
@@ -138,8 +143,14 @@ mod tests {
         check("plain", "'plain'");
         check("{name}", "Name");
         check("C {name} {type}.", "'C ' Name ' ' Type '.'");
-        check("{remote}{port}{local}{size}{class}{proto}", "Remote Port Local Size Class Proto");
-        check("{rcode}{rsize}{duration}{>rflags}", "Rcode ReplySize Duration ReplyFlags");
+        check(
+            "{remote}{port}{local}{size}{class}{proto}",
+            "Remote Port Local Size Class Proto",
+        );
+        check(
+            "{rcode}{rsize}{duration}{>rflags}",
+            "Rcode ReplySize Duration ReplyFlags",
+        );
         check("{>id}{>opcode}{>do}{>bufsize}", "Id Opcode Do Bufsize");
         check("{/forward/upstream}", "Metadata(\"forward/upstream\")");
     }

@@ -158,9 +158,17 @@ pub struct LogClasses {
 
 impl LogClasses {
     /// Every answer.
-    pub const ALL: Self = Self { success: true, denial: true, error: true };
+    pub const ALL: Self = Self {
+        success: true,
+        denial: true,
+        error: true,
+    };
     /// No answer; where adding up starts.
-    pub const NONE: Self = Self { success: false, denial: false, error: false };
+    pub const NONE: Self = Self {
+        success: false,
+        denial: false,
+        error: false,
+    };
 }
 
 /// `loadbalance`: how the order of records is changed.
@@ -271,7 +279,9 @@ pub struct Credentials {
 
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials").field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("Credentials")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 

@@ -21,7 +21,11 @@ pub struct Span {
 impl Span {
     /// From the start of this span to the end of `last`, or this span where they stand in different texts.
     pub fn to(self, last: Self) -> Self {
-        if self.file == last.file && self.start <= last.end { Self { end: last.end, ..self } } else { self }
+        if self.file == last.file && self.start <= last.end {
+            Self { end: last.end, ..self }
+        } else {
+            self
+        }
     }
 }
 
@@ -54,9 +58,18 @@ impl Sources {
         &self.files[span.file as usize]
     }
 
+    /// The text with a number that `add` gave.
+    pub fn text(&self, file: u32) -> Arc<str> {
+        Arc::clone(&self.files[file as usize].text)
+    }
+
     /// The number of the line on which a span starts, from 1.
     pub fn line(&self, span: Span) -> usize {
-        self.source(span).text.as_bytes()[..span.start as usize].iter().filter(|&&byte| byte == b'\n').count() + 1
+        self.source(span).text.as_bytes()[..span.start as usize]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count()
+            + 1
     }
 
     /// `FILE:LINE` of a span's start.
@@ -88,13 +101,17 @@ impl World for Machine {
         use io::Read;
         let mut bytes = Vec::new();
         // One byte over the limit is enough to see that the file is over it, however large it is.
-        std::fs::File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+        std::fs::File::open(path)?
+            .take(FILE_BYTES_MAX as u64 + 1)
+            .read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let entries = std::fs::read_dir(folder)?;
-        Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+        Ok(entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect())
     }
 
     fn exists(&self, path: &Path) -> bool {
@@ -131,7 +148,9 @@ pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
+    chars
+        .next()
+        .map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
 /// A path without `.` and `..`, by its text alone, as names of imported files are shown.
@@ -156,9 +175,21 @@ mod tests {
     #[test]
     fn lines_are_counted_from_one() {
         let mut sources = Sources::default();
-        let file = sources.add(Source { name: "C".into(), folder: PathBuf::new(), text: "a\nb\n\nc".into() });
+        let file = sources.add(Source {
+            name: "C".into(),
+            folder: PathBuf::new(),
+            text: "a\nb\n\nc".into(),
+        });
         for (start, line) in [(0, 1), (1, 1), (2, 2), (4, 3), (5, 4), (6, 4)] {
-            assert_eq!(sources.line(Span { file, start, end: start }), line, "{start}");
+            assert_eq!(
+                sources.line(Span {
+                    file,
+                    start,
+                    end: start
+                }),
+                line,
+                "{start}"
+            );
         }
         assert_eq!(sources.place(Span { file, start: 5, end: 6 }), "C:4");
     }
@@ -172,7 +203,11 @@ mod tests {
             ("/a/b", "/c/../d", "/d"),
             ("/", "../../c", "/c"),
         ] {
-            assert_eq!(absolute(Path::new(folder), Path::new(path)), Path::new(expected), "{folder} {path}");
+            assert_eq!(
+                absolute(Path::new(folder), Path::new(path)),
+                Path::new(expected),
+                "{folder} {path}"
+            );
         }
     }
 

@@ -1,0 +1,181 @@
+//! The Corefile: text in, typed settings or drawn errors out.
+//!
+//! ```text
+//!   source ──> lexer ──> import ──> parser ──> directive ──> conflict ──> Corefile
+//!    text      words     words       lines      settings                  or Refused
+//! ```
+//!
+//! Loading binds nothing and contacts nothing, so that checking a file is the same code as starting with it. All
+//! errors of a file are reported together.
+
+pub mod conflict;
+pub mod diagnostic;
+pub mod directive;
+pub mod duration;
+mod environment;
+mod glob;
+mod import;
+mod lexer;
+pub mod log_format;
+mod parser;
+pub mod settings;
+pub mod source;
+mod zone;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use diagnostic::{Colour, Diagnostic};
+pub use settings::Corefile;
+pub use source::{Machine, Sources, Span, World};
+
+use diagnostic::Findings;
+use source::Source;
+
+/// Where a configuration comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file by its name; it must be there.
+    File(PathBuf),
+    /// What was read from standard input.
+    Stdin(Vec<u8>),
+    /// `Corefile` in the working directory; without it the built-in configuration.
+    Default,
+}
+
+/// A configuration that cannot be used: everything that is wrong with it.
+#[derive(Debug)]
+pub struct Refused {
+    /// Never empty; by place.
+    pub errors: Vec<Diagnostic>,
+    /// Further errors that were found when there were enough.
+    pub left_out: usize,
+    /// The texts that the spans point into.
+    pub sources: Sources,
+}
+
+impl Refused {
+    /// All errors, drawn; no line end behind.
+    pub fn render(&self, colour: Colour) -> String {
+        let mut drawn: Vec<String> = self
+            .errors
+            .iter()
+            .map(|error| error.render(&self.sources, colour))
+            .collect();
+        if self.left_out > 0 {
+            drawn.push(format!("and {} more", self.left_out));
+        }
+        drawn.join("\n")
+    }
+}
+
+/// Reads a configuration; keys without a port get `default_port`.
+pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Corefile, Refused> {
+    let mut sources = Sources::default();
+    let text = match text(input, world) {
+        Ok(text) => text,
+        Err(error) => {
+            return Err(Refused {
+                errors: vec![error],
+                left_out: 0,
+                sources,
+            });
+        }
+    };
+    let mut findings = Findings::default();
+    let mut blocks = Vec::new();
+    if let Some((name, text)) = text {
+        let path = world.working_folder().join(&name);
+        // Standard input has no folder; its imports start where the server does.
+        let folder = match input {
+            Input::Stdin(_) => world.working_folder(),
+            _ => path.parent().map(Path::to_owned).unwrap_or_default(),
+        };
+        let file = sources.add(Source {
+            name,
+            folder,
+            text: text.into(),
+        });
+        blocks = read(file, default_port, &mut sources, world, &mut findings);
+    }
+    if blocks.is_empty() && findings.errors.is_empty() {
+        let text = format!(".:{default_port} {{\n    whoami\n    log\n}}\n");
+        let source = Source {
+            name: "built-in Corefile".to_owned(),
+            folder: world.working_folder(),
+            text: text.into(),
+        };
+        let file = sources.add(source);
+        blocks = read(file, default_port, &mut sources, world, &mut findings);
+    }
+    if findings.errors.is_empty() {
+        for error in conflict::check(&blocks, conflict::written_addresses) {
+            findings.error(error);
+        }
+    }
+    let Findings {
+        mut errors,
+        mut warnings,
+        left_out,
+    } = findings;
+    errors.sort_by_key(|error| error.span);
+    warnings.sort_by_key(|warning| warning.span);
+    if errors.is_empty() {
+        Ok(Corefile {
+            blocks,
+            warnings,
+            sources,
+        })
+    } else {
+        Err(Refused {
+            errors,
+            left_out,
+            sources,
+        })
+    }
+}
+
+/// The name and the text of the first file; none where there is no file.
+fn text(input: &Input, world: &dyn World) -> Result<Option<(String, String)>, Diagnostic> {
+    let (path, before) = match input {
+        Input::Stdin(bytes) => return Ok(Some(("stdin".to_owned(), source::text_of(bytes)))),
+        Input::File(path) => (path.as_path(), "loading Caddyfile via flag: "),
+        Input::Default => (Path::new("Corefile"), ""),
+    };
+    match world.read(path) {
+        Ok(bytes) if bytes.len() <= source::FILE_BYTES_MAX => {
+            Ok(Some((path.display().to_string(), source::text_of(&bytes))))
+        }
+        Ok(_) => {
+            let limit = source::FILE_BYTES_MAX >> 20;
+            Err(Diagnostic::placeless(format!(
+                "{before}{}: larger than {limit} MiB",
+                path.display()
+            )))
+        }
+        Err(error) if *input == Input::Default && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            let why = source::reason(&error);
+            Err(Diagnostic::placeless(format!("{before}open {}: {why}", path.display())))
+        }
+    }
+}
+
+fn read(
+    file: u32,
+    default_port: u16,
+    sources: &mut Sources,
+    world: &dyn World,
+    findings: &mut Findings,
+) -> Vec<settings::ServerBlock> {
+    let parsed = parser::parse(file, sources, world);
+    *findings = parsed.findings;
+    parsed
+        .blocks
+        .iter()
+        .filter_map(|block| directive::block(block, default_port, world, findings))
+        .collect()
+}
