@@ -14,5 +14,7 @@
 pub mod backoff;
 pub mod change;
 pub mod etcd;
+pub mod hosts;
+pub mod zonefile;
 
 pub use change::Change;

@@ -1,0 +1,226 @@
+//! Entries to records: directives, and what an entry leaves out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nodens_wire::{Name, NameBuf, Rclass, Rtype};
+
+use super::scan::{Entry, Scanner, Token};
+use super::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, Record, ZoneFile, ZoneFileError, rdata, text};
+
+/// The TTL where neither `$TTL` nor an earlier record gives one.
+const TTL_DEFAULT: u32 = 3_600;
+
+pub(super) fn load(
+    file: &Path,
+    contents: &[u8],
+    zone: Name<'_>,
+    read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+) -> Result<ZoneFile, ZoneFileError> {
+    let mut loader = Loader {
+        zone,
+        read,
+        includes: 0,
+        found: ZoneFile::default(),
+        serial: None,
+    };
+    let mut scope = Scope {
+        origin: zone.to_buf().folded(),
+        owner: None,
+        dollar_ttl: None,
+        last_ttl: None,
+    };
+    loader
+        .file(file, contents, &mut scope, 0)
+        .map_err(|bad| ZoneFileError::Syntax {
+            file: file.to_owned(),
+            origin: zone.to_buf(),
+            at: bad.file,
+            line: bad.line,
+            text: bad.text,
+        })?;
+    match loader.serial {
+        Some(serial) => Ok(ZoneFile { serial, ..loader.found }),
+        None => Err(ZoneFileError::NoSoa {
+            file: file.to_owned(),
+            origin: zone.to_buf(),
+        }),
+    }
+}
+
+struct Bad {
+    file: PathBuf,
+    line: usize,
+    text: String,
+}
+
+struct Loader<'z> {
+    zone: Name<'z>,
+    read: &'z dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    includes: usize,
+    found: ZoneFile,
+    serial: Option<u32>,
+}
+
+/// What entries that leave something out inherit. An included file begins with a copy, and leaves none behind.
+#[derive(Clone)]
+struct Scope {
+    origin: NameBuf,
+    owner: Option<Owner>,
+    dollar_ttl: Option<u32>,
+    last_ttl: Option<u32>,
+}
+
+#[derive(Clone)]
+struct Owner {
+    as_written: NameBuf,
+    folded: Arc<[u8]>,
+}
+
+impl Loader<'_> {
+    fn file(&mut self, file: &Path, contents: &[u8], scope: &mut Scope, depth: usize) -> Result<(), Bad> {
+        let bad = |line, text| Bad {
+            file: file.to_owned(),
+            line,
+            text,
+        };
+        let mut scanner = Scanner::new(contents);
+        while let Some(entry) = scanner.next().map_err(|(line, text)| bad(line, text))? {
+            let directive = entry
+                .tokens
+                .first()
+                .filter(|first| !entry.indented && first.text.starts_with(b"$"));
+            match directive {
+                Some(word) if word.text.eq_ignore_ascii_case(b"$INCLUDE") => {
+                    self.include(file, &entry, scope, depth)?;
+                }
+                Some(word) => directed(word, &entry.tokens[1..], scope).map_err(|text| bad(entry.line, text))?,
+                None => self.record(&entry, scope).map_err(|text| bad(entry.line, text))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, file: &Path, entry: &Entry<'_>, scope: &Scope, depth: usize) -> Result<(), Bad> {
+        let bad = |text| Bad {
+            file: file.to_owned(),
+            line: entry.line,
+            text,
+        };
+        let (named, origin) = match &entry.tokens[1..] {
+            [named] => (named, scope.origin.clone()),
+            [named, origin] => (
+                named,
+                text::name(origin.text, scope.origin.as_name()).map_err(bad)?.folded(),
+            ),
+            _ => return Err(bad("$INCLUDE takes a file and, at most, an origin".to_owned())),
+        };
+        if depth >= INCLUDE_DEPTH_MAX {
+            return Err(bad(format!("$INCLUDE more than {INCLUDE_DEPTH_MAX} deep")));
+        }
+        self.includes += 1;
+        if self.includes > INCLUDES_MAX {
+            return Err(bad(format!("more than {INCLUDES_MAX} $INCLUDEs")));
+        }
+        let named = text::unescape(named.text).map_err(bad)?;
+        let named = String::from_utf8_lossy(&named).into_owned();
+        let path = file
+            .parent()
+            .map_or_else(|| PathBuf::from(&named), |folder| folder.join(&named));
+        let contents =
+            (self.read)(&path).map_err(|error| bad(format!("cannot include {}: {error}", path.display())))?;
+        let mut inner = Scope {
+            origin,
+            ..scope.clone()
+        };
+        self.file(&path, &contents, &mut inner, depth + 1)
+    }
+
+    fn record(&mut self, entry: &Entry<'_>, scope: &mut Scope) -> Result<(), String> {
+        let mut tokens = entry.tokens.as_slice();
+        if !entry.indented
+            && let Some((first, rest)) = tokens.split_first()
+        {
+            tokens = rest;
+            let name = text::name(first.text, scope.origin.as_name())?;
+            let folded = Arc::from(name.clone().folded().as_bytes());
+            scope.owner = Some(Owner {
+                as_written: name,
+                folded,
+            });
+        }
+        let owner = scope.owner.as_ref().ok_or("the first record names no owner")?;
+        let (ttl, rtype, data) = head(tokens)?;
+        if let Some(ttl) = ttl {
+            scope.last_ttl = Some(ttl);
+        }
+        let ttl = ttl.or(scope.dollar_ttl).or(scope.last_ttl).unwrap_or(TTL_DEFAULT);
+        match rtype {
+            // Zones that are signed for them would be answered wrongly.
+            Rtype::NSEC3 | Rtype::NSEC3PARAM => return Err(format!("{rtype} is not supported")),
+            rtype if rtype.is_meta() => return Err(format!("{rtype} is no type of data")),
+            _ => {}
+        }
+        let rdata = rdata::parse(rtype, data, scope.origin.as_name()).map_err(|why| format!("{rtype}: {why}"))?;
+        if rdata.len() > usize::from(u16::MAX) {
+            return Err(format!("{rtype}: more than 65,535 bytes of data"));
+        }
+        if !owner.as_written.as_name().is_within(self.zone) {
+            self.found.outside += 1;
+            return Ok(());
+        }
+        if rtype == Rtype::SOA && self.serial.is_none() && owner.as_written == self.zone {
+            self.serial = rdata::soa_serial(&rdata);
+        }
+        // Names of service instances are meant for people to read (RFC 6763 §4.1.1).
+        let owner = match rtype {
+            Rtype::SRV => Arc::from(owner.as_written.as_bytes()),
+            _ => Arc::clone(&owner.folded),
+        };
+        self.found.records.push(Record {
+            owner,
+            rtype,
+            ttl,
+            rdata: rdata.into(),
+        });
+        Ok(())
+    }
+}
+
+/// TTL and class, in either order, both optional, then the type; what follows is the data.
+fn head<'a, 't>(mut tokens: &'a [Token<'t>]) -> Result<(Option<u32>, Rtype, &'a [Token<'t>]), String> {
+    let mut ttl = None;
+    let mut class = None;
+    while let Some((first, rest)) = tokens.split_first() {
+        tokens = rest;
+        let word = String::from_utf8_lossy(first.text);
+        if word.starts_with(|first: char| first.is_ascii_digit()) && ttl.is_none() {
+            ttl = Some(text::seconds(first.text)?);
+        } else if let Some(found) = word.parse::<Rclass>().ok().filter(|_| class.is_none()) {
+            if found != Rclass::IN {
+                return Err(format!("class {found} is not supported"));
+            }
+            class = Some(found);
+        } else {
+            let rtype = word
+                .parse()
+                .map_err(|_| format!("unknown type \"{}\"", first.text.escape_ascii()))?;
+            return Ok((ttl, rtype, tokens));
+        }
+    }
+    Err("a record without a type".to_owned())
+}
+
+fn directed(word: &Token<'_>, arguments: &[Token<'_>], scope: &mut Scope) -> Result<(), String> {
+    let upper = word.text.to_ascii_uppercase();
+    let named = String::from_utf8_lossy(&upper).into_owned();
+    match (upper.as_slice(), arguments) {
+        (b"$ORIGIN", [origin]) => scope.origin = text::name(origin.text, scope.origin.as_name())?.folded(),
+        (b"$TTL", [ttl]) => scope.dollar_ttl = Some(text::seconds(ttl.text)?),
+        (b"$ORIGIN" | b"$TTL", _) => return Err(format!("{named} takes one argument")),
+        (b"$GENERATE", _) => return Err("$GENERATE is not supported yet".to_owned()),
+        _ => return Err(format!("unknown directive {named}")),
+    }
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Zone files: RFC 1035 text to records in wire form.
+//!
+//! ```text
+//!   bytes ── scan ──> entries ── load ──> owner, TTL, class, type ── rdata ──> Record
+//!            brackets,           $ORIGIN, $TTL,                svcb, and the `domain` crate
+//!            quotes, comments    $INCLUDE                      for rare types
+//! ```
+//!
+//! The `domain` crate's own file parser knows no units in times, so everything but the data of rare types is ours.
+
+mod load;
+mod rdata;
+mod scan;
+mod svcb;
+mod text;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nodens_wire::{Name, NameBuf, Rtype};
+use thiserror::Error;
+
+/// `$INCLUDE`s within one another.
+pub const INCLUDE_DEPTH_MAX: usize = 7;
+/// `$INCLUDE`s of one zone in all.
+pub const INCLUDES_MAX: usize = 1_000;
+
+/// One record of class IN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// A valid name in wire form, shared by the records that follow one another.
+    owner: Arc<[u8]>,
+    /// Its type.
+    pub rtype: Rtype,
+    /// Seconds.
+    pub ttl: u32,
+    /// Uncompressed, in the shape of its type, at most 65,535 bytes.
+    pub rdata: Box<[u8]>,
+}
+
+impl Record {
+    /// In small letters, but for SRV.
+    #[must_use]
+    pub fn owner(&self) -> Name<'_> {
+        Name::from_wire(&self.owner).unwrap_or(Name::ROOT)
+    }
+}
+
+/// What a zone's file and the files that it includes hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneFile {
+    /// In file order; the SOA among them.
+    pub records: Vec<Record>,
+    /// Of the first SOA at the zone's own name.
+    pub serial: u32,
+    /// Records of names outside the zone, which were left out.
+    pub outside: usize,
+}
+
+/// Why a zone could not be loaded.
+#[derive(Debug, Error)]
+pub enum ZoneFileError {
+    /// The zone's own file cannot be read.
+    #[error("open {}: {error}", file.display())]
+    Unreadable {
+        /// As given.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// A line of it, or of an included file, is wrong.
+    #[error("failed to parse file \"{}\" for origin {origin} with error {}:{line}: {text}", file.display(), at.display())]
+    Syntax {
+        /// The zone's file, as given.
+        file: PathBuf,
+        /// The zone.
+        origin: NameBuf,
+        /// The file that the line is in.
+        at: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        text: String,
+    },
+    /// Without one it is no zone.
+    #[error("file \"{}\" has no SOA record for origin {origin}", file.display())]
+    NoSoa {
+        /// As given.
+        file: PathBuf,
+        /// The zone.
+        origin: NameBuf,
+    },
+}
+
+impl ZoneFile {
+    /// Loads the zone `origin` from `file`, which may include others; `read` gets their contents.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is wrong, or what is missing.
+    pub fn load(
+        file: &Path,
+        origin: Name<'_>,
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, ZoneFileError> {
+        let text = read(file).map_err(|error| ZoneFileError::Unreadable {
+            file: file.to_owned(),
+            error,
+        })?;
+        load::load(file, &text, origin, read)
+    }
+}
