@@ -159,3 +159,76 @@ impl<'p> Iterator for Records<'p> {
 }
 
 impl FusedIterator for Records<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+    use std::vec::Vec;
+
+    fn message() -> Vec<u8> {
+        let mut message = Vec::from(*b"\0\x07\x81\x80\0\x01\0\x02\0\0\0\x01");
+        message.extend_from_slice(b"\x03www\x07example\0\0\x01\0\x01");
+        message.extend_from_slice(b"\xc0\x0c\0\x05\0\x01\0\0\0\x05\0\x04\x01a\xc0\x10");
+        message.extend_from_slice(b"\x01a\xc0\x10\0\x01\0\x01\0\0\0\x06\0\x04\xc0\0\x02\x01");
+        message.extend_from_slice(b"\0\0\x29\x02\0\0\0\0\0\0\x06\0\x0f\0\x02\0\x03");
+        message
+    }
+
+    #[test]
+    fn records_by_section() {
+        let bytes = message();
+        let message = Message::parse(&bytes).unwrap();
+        assert_eq!(format!("{}", message.question.unwrap()), "www.example. IN A");
+        let records: Vec<_> = message.records().map(Result::unwrap).collect();
+        let shown: Vec<_> = records
+            .iter()
+            .map(|record| format!("{:?} {} {} {}", record.section, record.owner, record.ttl, record.rtype))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "Answer www.example. 5 CNAME",
+                "Answer a.example. 6 A",
+                "Additional . 0 OPT"
+            ]
+        );
+        assert_eq!(&bytes[records[1].rdata_at..][..4], &[192, 0, 2, 1]);
+        assert_eq!(&bytes[records[1].rdata_at - 6..][..4], &[0, 0, 0, 6]);
+        assert_eq!(message.opt().unwrap().option(15), Some(&[0, 3][..]));
+        assert_eq!(message.as_bytes(), bytes);
+    }
+
+    #[test]
+    fn the_first_bad_record_is_the_last() {
+        let bytes = message();
+        for cut in 29..bytes.len() {
+            let message = Message::parse(&bytes[..cut]).unwrap();
+            let records: Vec<_> = message.records().collect();
+            assert!(records.len() <= 3);
+            assert!(records.last().unwrap().is_err());
+            assert!(records.iter().rev().skip(1).all(Result::is_ok));
+            assert_eq!(message.opt(), None);
+        }
+    }
+
+    #[test]
+    fn at_most_one_question() {
+        let mut bytes = message();
+        bytes[5] = 2;
+        assert_eq!(Message::parse(&bytes).unwrap_err(), ParseError::new(Reason::Count, 4));
+        assert_eq!(Message::parse(&bytes[..11]).unwrap_err().reason, Reason::Short);
+        bytes[5] = 0;
+        assert!(Message::parse(&bytes).unwrap().question.is_none());
+    }
+
+    #[test]
+    fn an_error_in_the_question_says_where() {
+        let mut bytes = message();
+        bytes[16] = 0xc0;
+        assert_eq!(
+            Message::parse(&bytes).unwrap_err(),
+            ParseError::new(Reason::LabelType, 16)
+        );
+    }
+}

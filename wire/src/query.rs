@@ -232,3 +232,184 @@ fn scan(packet: &[u8]) -> Result<bool, ParseError> {
     }
     Ok(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString as _;
+    use std::vec::Vec;
+
+    const QUESTION: &[u8] = b"\x03wWw\x07example\x03org\x00\x00\x01\x00\x01";
+    const OPT: &[u8] = b"\x00\x00\x29\x04\xd0\x00\x00\x80\x00\x00\x00";
+
+    fn packet(flags: u16, counts: [u16; 4], body: &[&[u8]]) -> Vec<u8> {
+        let mut packet = Vec::from(*b"\xab\xcd");
+        packet.extend_from_slice(&flags.to_be_bytes());
+        counts
+            .iter()
+            .for_each(|count| packet.extend_from_slice(&count.to_be_bytes()));
+        body.iter().for_each(|part| packet.extend_from_slice(part));
+        packet
+    }
+
+    fn refused(flags: u16, counts: [u16; 4], body: &[&[u8]]) -> Refusal {
+        Query::parse(&packet(flags, counts, body)).expect_err("refused")
+    }
+
+    const NO_QUESTION: Refusal = Refusal::FormErr {
+        question_len: 0,
+        has_opt: false,
+    };
+
+    fn with_question(has_opt: bool) -> Refusal {
+        Refusal::FormErr {
+            question_len: QUESTION.len(),
+            has_opt,
+        }
+    }
+
+    #[test]
+    fn a_plain_question() {
+        let packet = packet(0x0110, [1, 0, 0, 0], &[QUESTION, b"behind"]);
+        let query = Query::parse(&packet).unwrap();
+        assert_eq!((query.id, query.flags), (0xabcd, Flags(0x0110)));
+        assert_eq!(query.asks().to_string(), "wWw.example.org. IN A");
+        assert_eq!(query.question(), QUESTION);
+        assert_eq!((query.question_len, query.len), (21, 33));
+        assert_eq!(query.opt, None);
+        assert_eq!(query.packet(), packet);
+    }
+
+    #[test]
+    fn a_question_with_opt() {
+        let packet = packet(0, [1, 0, 0, 1], &[QUESTION, OPT, b"behind"]);
+        let query = Query::parse(&packet).unwrap();
+        let opt = query.opt.unwrap();
+        assert_eq!((opt.udp_size, opt.version, opt.dnssec_ok), (1232, 0, true));
+        assert_eq!(query.len, 44);
+    }
+
+    #[test]
+    fn no_request_gets_no_reply() {
+        for len in 0..12 {
+            assert_eq!(
+                Query::parse(&packet(0, [1, 0, 0, 0], &[])[..len]).unwrap_err(),
+                Refusal::Ignore
+            );
+        }
+        assert_eq!(refused(0x8000, [1, 0, 0, 0], &[QUESTION]), Refusal::Ignore);
+        assert_eq!(refused(0xf800, [9, 0, 0, 0], &[]), Refusal::Ignore);
+    }
+
+    #[test]
+    fn opcodes_are_looked_at_before_counts() {
+        for opcode in 0..16_u16 {
+            let expected = match opcode {
+                0 | 4 => NO_QUESTION,
+                _ => Refusal::NotImplemented,
+            };
+            assert_eq!(refused(opcode << 11, [0, 0, 0, 0], &[]), expected, "{opcode}");
+        }
+        assert!(Query::parse(&packet(4 << 11, [1, 0, 0, 0], &[QUESTION])).is_ok());
+    }
+
+    #[test]
+    fn counts_within_bounds() {
+        for counts in [
+            [0, 0, 0, 0],
+            [2, 0, 0, 0],
+            [1, 2, 0, 0],
+            [1, 0, 2, 0],
+            [1, 0, 0, 3],
+            [1, 0, 0, 4],
+            [257, 0, 0, 0],
+        ] {
+            assert_eq!(refused(0, counts, &[QUESTION]), NO_QUESTION, "{counts:?}");
+        }
+        assert_eq!(
+            refused(0, [1, 0, 0, 3], &[QUESTION, OPT]),
+            Refusal::FormErr {
+                question_len: 0,
+                has_opt: true
+            }
+        );
+    }
+
+    #[test]
+    fn questions_that_do_not_decode() {
+        let check = |question: &[u8]| assert_eq!(refused(0, [1, 0, 0, 0], &[question]), NO_QUESTION, "{question:?}");
+        check(b"");
+        for len in 0..QUESTION.len() {
+            check(&QUESTION[..len]);
+        }
+        check(b"\xc0\x0c\x00\x01\x00\x01"); // to itself
+        check(b"\x01a\xc0\x00\x00\x01\x00\x01"); // into the header
+        check(b"\x40\x00\x00\x01\x00\x01");
+        check(&[&[1, b'a'].repeat(127)[..], b"\x01b\0\0\x01\0\x01"].concat());
+        assert!(Query::parse(&packet(0, [1, 0, 0, 0], &[&[1, b'a'].repeat(127), b"\0\0\x01\0\x01"])).is_ok());
+    }
+
+    #[test]
+    fn fewer_records_than_announced() {
+        assert_eq!(refused(0, [1, 1, 0, 0], &[QUESTION]), with_question(false));
+        assert_eq!(refused(0, [1, 0, 1, 0], &[QUESTION]), with_question(false));
+        assert_eq!(refused(0, [1, 0, 0, 1], &[QUESTION]), with_question(false));
+        assert_eq!(refused(0, [1, 0, 0, 2], &[QUESTION, OPT]), with_question(true));
+        assert_eq!(refused(0, [1, 0, 0, 1], &[QUESTION, &OPT[..10]]), with_question(true));
+        assert_eq!(refused(0, [1, 0, 0, 1], &[QUESTION, &OPT[..2]]), with_question(false));
+    }
+
+    #[test]
+    fn one_opt_in_the_additional_section_alone() {
+        assert_eq!(refused(0, [1, 0, 0, 2], &[QUESTION, OPT, OPT]), with_question(true));
+        let elsewhere = packet(0, [1, 1, 1, 0], &[QUESTION, OPT, OPT]);
+        assert_eq!(Query::parse(&elsewhere).unwrap().opt, None);
+        let named = packet(0, [1, 0, 0, 1], &[QUESTION, b"\x01x\xc0\x0c", &OPT[1..]]);
+        assert!(Query::parse(&named).unwrap().opt.is_some());
+    }
+
+    #[test]
+    fn options_that_do_not_decode() {
+        let with = |rdata: &[u8]| [&OPT[..10], &[rdata.len() as u8], rdata].concat();
+        assert_eq!(
+            refused(0, [1, 0, 0, 1], &[QUESTION, &with(b"\0\x0a\0\x09abcdefgh")]),
+            with_question(true)
+        );
+        assert_eq!(
+            refused(0, [1, 0, 0, 1], &[QUESTION, &with(b"\0\x08\0\x04\0\x09\0\0")]),
+            with_question(true)
+        );
+        let cookie = packet(0, [1, 0, 0, 1], &[QUESTION, &with(b"\0\x0a\0\x03abc")]);
+        assert_eq!(
+            Query::parse(&cookie).unwrap().opt.unwrap().option(10),
+            Some(&b"abc"[..])
+        );
+    }
+
+    #[test]
+    fn other_records_are_stepped_over() {
+        let soa = b"\xc0\x10\x00\x06\x00\x01\x00\x00\x00\x00\x00\x05\xc0\xff\xc0\xff\x00";
+        let tsig = b"\x03key\x00\x00\xfa\x00\xff\x00\x00\x00\x00\x00\x02xx";
+        let packet = packet(0, [1, 0, 1, 2], &[QUESTION, soa, OPT, tsig]);
+        let query = Query::parse(&packet).unwrap();
+        assert!(query.opt.is_some());
+        assert_eq!(query.len, packet.len());
+        // An owner that points forward or to itself, or has no end.
+        for owner in [&b"\xc0\x21"[..], b"\xc0\x30", b"\x01a\xc0\x21", b"\x3f"] {
+            assert_eq!(
+                refused(0, [1, 0, 1, 0], &[QUESTION, owner, &soa[2..]]),
+                with_question(false),
+                "{owner:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_opt_is_seen_in_what_was_refused() {
+        assert!(carries_opt(&packet(5 << 11, [1, 0, 0, 1], &[QUESTION, OPT])));
+        assert!(!carries_opt(&packet(5 << 11, [1, 0, 0, 0], &[QUESTION, OPT])));
+        assert!(carries_opt(&packet(0, [0, 0, 0, 1], &[OPT])));
+        assert!(!carries_opt(&packet(0, [1000, 0, 0, 1], &[OPT])));
+        assert!(!carries_opt(b"\0"));
+    }
+}

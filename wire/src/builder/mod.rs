@@ -380,3 +380,358 @@ impl<'b> Builder<'b> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Message, NameBuf, Query, rdata::unpack};
+    use proptest::prelude::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::from_text(text).unwrap()
+    }
+
+    const SECTIONS: [Section; 3] = [Section::Answer, Section::Authority, Section::Additional];
+
+    /// A record of the plain list that messages are built from and read back to.
+    #[derive(Clone, PartialEq, Debug)]
+    struct Plain {
+        section: Section,
+        owner: NameBuf,
+        rtype: Rtype,
+        ttl: u32,
+        rdata: Vec<u8>,
+    }
+
+    impl Plain {
+        fn write(&self, builder: &mut Builder<'_>) -> Result<(), Full> {
+            let owner = Owner::Name(self.owner.as_name());
+            builder.record_wire(self.section, owner, self.rtype, Rclass::IN, self.ttl, &self.rdata)
+        }
+    }
+
+    fn read(message: &[u8]) -> Vec<Plain> {
+        let mut room = [0; 1024];
+        Message::parse(message)
+            .unwrap()
+            .records()
+            .map(|record| {
+                let record = record.unwrap();
+                let rdata = unpack(record.rtype, message, record.rdata_at, record.rdata.len(), &mut room).unwrap();
+                Plain {
+                    section: record.section,
+                    owner: record.owner.to_buf(),
+                    rtype: record.rtype,
+                    ttl: record.ttl,
+                    rdata: rdata.to_vec(),
+                }
+            })
+            .collect()
+    }
+
+    fn plain_len(question: &NameBuf, records: &[Plain]) -> usize {
+        let records = records
+            .iter()
+            .map(|record| record.owner.as_bytes().len() + 10 + record.rdata.len());
+        12 + question.as_bytes().len() + 4 + records.sum::<usize>()
+    }
+
+    #[test]
+    fn a_reply_of_one_address() {
+        let (mut buf, mut names) = ([0; 512], Compressor::new());
+        let mut builder = Builder::new(&mut buf, 512, &mut names);
+        builder.header(0xabcd, Flags(0x0100).reply().with_aa(true));
+        builder.question_raw(b"\x01a\x00\x00\x01\x00\x01").unwrap();
+        builder
+            .record(Section::Answer, Owner::Question, Rtype::A, Rclass::IN, 300, |rdata| {
+                rdata.bytes(&[192, 0, 2, 1])
+            })
+            .unwrap();
+        builder.set_flags(builder.flags().with_rcode(Rcode::NXDOMAIN));
+        assert_eq!(
+            (builder.records(Section::Answer), builder.plain_len()),
+            (1, 12 + 7 + 17)
+        );
+        let len = builder.finish();
+        let expected: &[u8] = b"\xab\xcd\x85\x03\0\x01\0\x01\0\0\0\0\x01a\0\0\x01\0\x01\
+            \xc0\x0c\0\x01\0\x01\0\0\x01\x2c\0\x04\xc0\0\x02\x01";
+        assert_eq!(&buf[..len], expected);
+    }
+
+    #[test]
+    fn a_reply_without_question() {
+        let (mut buf, mut names) = ([0; 512], Compressor::new());
+        let mut builder = Builder::new(&mut buf, 512, &mut names);
+        builder.question_raw(b"").unwrap();
+        builder.header(1, Flags(0x8001));
+        assert_eq!(builder.finish(), 12);
+        assert_eq!(&buf[..12], b"\0\x01\x80\x01\0\0\0\0\0\0\0\0");
+    }
+
+    #[test]
+    fn rooms_too_small_for_anything() {
+        for len in 0..12 {
+            let (mut buf, mut names) = (vec![0; len], Compressor::new());
+            let mut builder = Builder::new(&mut buf, 512, &mut names);
+            assert_eq!(builder.question(Name::ROOT, Rtype::A, Rclass::IN), Err(Full));
+            assert_eq!(builder.finish(), 0);
+        }
+        let (mut buf, mut names) = ([0; 16], Compressor::new());
+        let mut builder = Builder::new(&mut buf, 512, &mut names);
+        assert_eq!(builder.question(Name::ROOT, Rtype::A, Rclass::IN), Err(Full));
+        assert_eq!((builder.len(), builder.left(), builder.plain_len()), (12, 4, 12));
+        assert_eq!(builder.finish(), 12);
+    }
+
+    #[test]
+    fn reserved_room_is_kept_for_the_opt() {
+        let options = [(crate::edns::EDE, &b"\0\x03"[..])];
+        let (mut buf, mut names) = ([0; 64], Compressor::new());
+        let mut builder = Builder::new(&mut buf, 64, &mut names);
+        builder.header(1, Flags(0x8000));
+        builder.question(Name::ROOT, Rtype::A, Rclass::IN).unwrap();
+        assert_eq!(builder.reserve(48), Err(Full));
+        builder.reserve(17).unwrap();
+        let address = |builder: &mut Builder<'_>| {
+            builder.record_wire(
+                Section::Answer,
+                Owner::Question,
+                Rtype::A,
+                Rclass::IN,
+                5,
+                &[192, 0, 2, 1],
+            )
+        };
+        assert_eq!(
+            (address(&mut builder), address(&mut builder), builder.left()),
+            (Ok(()), Ok(()), 0)
+        );
+        assert_eq!(address(&mut builder), Err(Full));
+        assert_eq!(builder.opt(1232, Rcode::BADVERS, true, options), Err(Full));
+        assert_eq!(builder.flags().rcode(), Rcode::NOERROR);
+        builder.release(17);
+        builder.opt(1232, Rcode::BADVERS, true, options).unwrap();
+        assert_eq!(builder.finish(), 64);
+        let message = Message::parse(&buf).unwrap();
+        let opt = message.opt().unwrap();
+        assert_eq!(
+            (opt.udp_size, opt.version, opt.dnssec_ok, opt.ext_rcode),
+            (1232, 0, true, 1)
+        );
+        assert!(opt.options().eq(options));
+        assert_eq!(message.header.flags().rcode(), Rcode(0));
+    }
+
+    #[test]
+    fn a_set_is_taken_back_whole() {
+        let (mut buf, mut names) = ([0; 512], Compressor::new());
+        let mut builder = Builder::new(&mut buf, 512, &mut names);
+        builder
+            .question(name("www.example").as_name(), Rtype::A, Rclass::IN)
+            .unwrap();
+        let mark = builder.mark();
+        let ns = name("ns.other.test");
+        for _ in 0..2 {
+            builder
+                .record_wire(
+                    Section::Authority,
+                    Owner::Question,
+                    Rtype::NS,
+                    Rclass::IN,
+                    5,
+                    ns.as_bytes(),
+                )
+                .unwrap();
+        }
+        let full = builder.len();
+        builder.rewind(mark);
+        assert_eq!(builder.mark(), mark);
+        assert_eq!(builder.records(Section::Authority), 0);
+        // The names of what was taken back cannot be pointed to.
+        for _ in 0..2 {
+            builder
+                .record_wire(
+                    Section::Authority,
+                    Owner::Question,
+                    Rtype::NS,
+                    Rclass::IN,
+                    5,
+                    ns.as_bytes(),
+                )
+                .unwrap();
+        }
+        assert_eq!(builder.len(), full);
+    }
+
+    #[test]
+    fn ready_made_records_are_copied() {
+        let (mut buf, mut names) = ([0; 64], Compressor::new());
+        let mut builder = Builder::new(&mut buf, 64, &mut names);
+        builder.question_raw(b"\x01a\x00\x00\x01\x00\x01").unwrap();
+        let records =
+            b"\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x01\xc0\x0c\0\x01\0\x01\0\0\0\x05\0\x04\xc0\0\x02\x02";
+        builder.records_raw(Section::Answer, 2, records, 34).unwrap();
+        assert_eq!(
+            (builder.records(Section::Answer), builder.plain_len()),
+            (2, 12 + 7 + 34)
+        );
+        assert_eq!(builder.records_raw(Section::Answer, 2, records, 34), Err(Full));
+        assert_eq!(
+            (builder.records(Section::Answer), builder.plain_len()),
+            (2, 12 + 7 + 34)
+        );
+        let len = builder.finish();
+        assert_eq!(read(&buf[..len]).len(), 2);
+    }
+
+    #[test]
+    fn names_in_rdata_are_compressed_by_type() {
+        let host = name("host.example.org");
+        let check = |rtype, front: &[u8], behind: &[u8], expected_len: usize| {
+            let (mut buf, mut names) = ([0; 512], Compressor::new());
+            let mut builder = Builder::new(&mut buf, 512, &mut names);
+            builder.question(host.as_name(), rtype, Rclass::IN).unwrap();
+            let rdata = [front, host.as_bytes(), behind].concat();
+            let before = builder.len();
+            builder
+                .record_wire(Section::Answer, Owner::Question, rtype, Rclass::IN, 5, &rdata)
+                .unwrap();
+            assert_eq!(builder.len() - before - 12, expected_len, "{rtype}");
+            let len = builder.finish();
+            assert_eq!(read(&buf[..len])[0].rdata, rdata, "{rtype}");
+        };
+        for rtype in [Rtype::NS, Rtype::CNAME, Rtype::PTR] {
+            check(rtype, b"", b"", 2);
+        }
+        check(Rtype::MX, b"\0\x01", b"", 4);
+        check(Rtype::SOA, host.as_bytes(), &[7; 20], 24);
+        check(Rtype::DNAME, b"", b"", 18);
+        check(Rtype::SRV, &[0; 6], b"", 24);
+        check(Rtype::NAPTR, &[0; 7], b"", 25);
+        check(Rtype::SVCB, &[0; 2], b"\0\x03\0\x02\x01\xbb", 26);
+        check(Rtype(65280), b"x", b"y", 20);
+    }
+
+    #[test]
+    fn srv_targets_can_be_pointed_to() {
+        let (mut buf, mut names) = ([0; 512], Compressor::new());
+        let mut builder = Builder::new(&mut buf, 512, &mut names);
+        builder
+            .question(name("_x._tcp.example").as_name(), Rtype::SRV, Rclass::IN)
+            .unwrap();
+        let host = name("host.other.test");
+        let rdata = [&[0; 6], host.as_bytes()].concat();
+        builder
+            .record_wire(Section::Answer, Owner::Question, Rtype::SRV, Rclass::IN, 5, &rdata)
+            .unwrap();
+        let before = builder.len();
+        let owner = Owner::Name(host.as_name());
+        builder
+            .record_wire(Section::Additional, owner, Rtype::A, Rclass::IN, 5, &[192, 0, 2, 1])
+            .unwrap();
+        assert_eq!(builder.len() - before, 16);
+        let len = builder.finish();
+        assert_eq!(read(&buf[..len])[1].owner, host);
+    }
+
+    fn any_name() -> impl Strategy<Value = NameBuf> {
+        let label = proptest::sample::select(vec![&b"a"[..], b"Bc", b"\0.", b"twelve-bytes"]);
+        proptest::collection::vec(label, 0..5).prop_map(|labels| NameBuf::from_labels(labels, Name::ROOT).unwrap())
+    }
+
+    fn any_record() -> impl Strategy<Value = Plain> {
+        let rdata = prop_oneof![
+            any::<[u8; 4]>().prop_map(|address| (Rtype::A, address.to_vec())),
+            any_name().prop_map(|name| (Rtype::CNAME, name.as_bytes().to_vec())),
+            (any_name(), any::<[u8; 6]>()).prop_map(|(name, head)| (Rtype::SRV, [&head, name.as_bytes()].concat())),
+            (any_name(), any::<[u8; 2]>()).prop_map(|(name, head)| (Rtype::MX, [&head, name.as_bytes()].concat())),
+            (any_name(), any_name(), any::<[u8; 20]>())
+                .prop_map(|(a, b, tail)| (Rtype::SOA, [a.as_bytes(), b.as_bytes(), &tail].concat())),
+            proptest::collection::vec(any::<u8>(), 0..40).prop_map(|bytes| (Rtype(65280), bytes)),
+        ];
+        (0..3_usize, any_name(), any::<u32>(), rdata).prop_map(|(section, owner, ttl, (rtype, rdata))| Plain {
+            section: SECTIONS[section],
+            owner,
+            rtype,
+            ttl,
+            rdata,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn built_then_parsed_is_the_same(
+            question in any_name(),
+            mut records in proptest::collection::vec(any_record(), 0..24),
+            id: u16,
+        ) {
+            records.sort_by_key(|record| record.section);
+            let (mut buf, mut names) = (vec![0; 8192], Compressor::new());
+            // A table that other messages have used must make no difference.
+            for _ in 0..2 {
+                let mut builder = Builder::new(&mut buf, 8192, &mut names);
+                builder.header(id, Flags(0x8180));
+                builder.question(question.as_name(), Rtype::ANY, Rclass::IN).unwrap();
+                for record in &records {
+                    record.write(&mut builder).unwrap();
+                }
+                prop_assert_eq!(builder.plain_len(), plain_len(&question, &records));
+                let len = builder.finish();
+                prop_assert!(len <= plain_len(&question, &records));
+                let message = Message::parse(&buf[..len]).unwrap();
+                prop_assert_eq!((message.header.id.get(), message.header.flags()), (id, Flags(0x8180)));
+                prop_assert_eq!(message.question.unwrap().name, question.as_name());
+                prop_assert_eq!(read(&buf[..len]), &records[..]);
+            }
+        }
+
+        #[test]
+        fn cut_at_any_length_is_a_valid_prefix_with_tc(
+            question in any_name(),
+            mut records in proptest::collection::vec(any_record(), 1..12),
+            limit in 0_usize..600,
+        ) {
+            records.sort_by_key(|record| record.section);
+            let (mut buf, mut names) = (vec![0xaa; 600], Compressor::new());
+            let mut builder = Builder::new(&mut buf, limit, &mut names);
+            if builder.question(question.as_name(), Rtype::ANY, Rclass::IN).is_err() {
+                return Ok(());
+            }
+            let written = records.iter().take_while(|record| record.write(&mut builder).is_ok()).count();
+            builder.set_flags(builder.flags().with_tc(written < records.len()));
+            prop_assert_eq!(builder.plain_len(), plain_len(&question, &records[..written]));
+            let len = builder.finish();
+            prop_assert!(len <= limit);
+            // Nothing behind the limit was touched.
+            prop_assert!(buf[limit..].iter().all(|byte| *byte == 0xaa));
+            prop_assert_eq!(read(&buf[..len]), &records[..written]);
+            prop_assert_eq!(Message::parse(&buf[..len]).unwrap().header.flags().tc(), written < records.len());
+        }
+
+        #[test]
+        fn a_query_reads_what_was_built_whatever_follows(
+            qname in any_name(),
+            udp_size in proptest::option::of(any::<u16>()),
+            rtype: u16,
+            behind: Vec<u8>,
+        ) {
+            let (mut buf, mut names) = (vec![0; 512], Compressor::new());
+            let mut builder = Builder::new(&mut buf, 512, &mut names);
+            builder.header(7, Flags(0x0100));
+            builder.question(qname.as_name(), Rtype(rtype), Rclass::IN).unwrap();
+            if let Some(udp_size) = udp_size {
+                builder.opt(udp_size, Rcode::NOERROR, true, [(10, &b"cookie"[..])]).unwrap();
+            }
+            let len = builder.finish();
+            buf.truncate(len);
+            buf.extend_from_slice(&behind);
+            let query = Query::parse(&buf).unwrap();
+            prop_assert_eq!(query.qname.as_bytes(), qname.as_bytes());
+            prop_assert_eq!((query.rtype, query.len), (Rtype(rtype), len));
+            prop_assert_eq!(query.opt.map(|opt| opt.udp_size), udp_size);
+            prop_assert_eq!(query.opt.and_then(|opt| opt.option(10)), udp_size.map(|_| &b"cookie"[..]));
+        }
+    }
+}

@@ -279,7 +279,7 @@ mod tests {
             "A",
             "b",
             "bb",
-            "x\000",
+            "x\\000",
             "long-label-of-more-than-16-bytes"
         ]);
         let name = proptest::collection::vec(label, 0..7).prop_map(|labels| match &labels[..] {
