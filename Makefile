@@ -1,0 +1,93 @@
+# The one runner: a verb does all that it needs, says what it installs, and prints what it runs.
+# On a machine that is not Debian: install what `need` names by hand, then the verbs work as they are.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint bench fuzz sim setup need-build need-test need-bench
+
+CARGO ?= cargo
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+
+# $(call need,PROGRAM=PACKAGE[,PACKAGE] ...): installs the packages of programs that are missing. A service that comes with a
+# package is not started: it would take the ports that are tested.
+define need
+@missing=(); \
+for pair in $(1); do \
+    PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%=*}" >/dev/null 2>&1 || { pair="$${pair#*=}"; missing+=($${pair//,/ }); }; \
+done; \
+if [ "$${#missing[@]}" -gt 0 ]; then \
+    command -v apt-get >/dev/null || { echo "please install: $${missing[*]}" >&2; exit 1; }; \
+    echo "installing $${missing[*]}"; \
+    if [ ! -e /usr/sbin/policy-rc.d ]; then \
+        printf '#!/bin/sh\nexit 101\n' | $(SUDO) tee /usr/sbin/policy-rc.d >/dev/null; \
+        $(SUDO) chmod 755 /usr/sbin/policy-rc.d; \
+        trap '$(SUDO) rm -f /usr/sbin/policy-rc.d' EXIT; \
+    fi; \
+    $(SUDO) apt-get update -q; \
+    $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$${missing[@]}"; \
+fi
+endef
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+need-build:
+	$(call need,cc=build-essential protoc=protobuf-compiler,libprotobuf-dev)
+	@command -v $(CARGO) >/dev/null || { echo 'please install Rust: https://rustup.rs' >&2; exit 1; }
+
+need-test: need-build
+	$(call need,etcd=etcd-server etcdctl=etcd-client dig=bind9-dnsutils dnsperf=dnsperf)
+
+need-bench: need-test
+	$(call need,knotd=knot nsd=nsd gdnsd=gdnsd taskset=util-linux)
+
+build: need-build ## the release binary
+	$(CARGO) build --release -p nodens
+
+run: build ## serves examples/Corefile on 127.0.0.1:1053; ctrl-C ends it
+	@echo
+	@echo 'Try, in another terminal:'
+	@echo '  dig @127.0.0.1 -p 1053 www.cedar.example              # from a zone file'
+	@echo '  dig @127.0.0.1 -p 1053 printer.home.example           # from the hosts block'
+	@echo '  dig @127.0.0.1 -p 1053 web.oak.example SRV            # from etcd, as soon as there is one (port 2379):'
+	@echo "      etcdctl put /skydns/example/oak/web/1 '{\"host\":\"192.0.2.10\",\"port\":80}'"
+	@echo
+	@cd examples && exec "$$(cd .. && realpath $(TARGET))/release/nodens" -conf Corefile
+
+test: need-test ## everything that must hold
+	$(CARGO) build --release -p nodens
+	NODENS_BIN="$$(realpath $(TARGET))/release/nodens" $(CARGO) test --workspace
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+lint: need-build ## form and lints, warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+ROUNDS ?= 5
+SECS ?= 3
+BENCH_ARGS ?=
+bench: need-bench ## against an echo, knot, nsd and gdnsd; ROUNDS=1 SECS=1 for a quick look
+	$(CARGO) build --release -p nodens
+	$(CARGO) build --release -p nodens-benches --bins
+	"$$(realpath $(TARGET))/release/versus" --rounds $(ROUNDS) --secs $(SECS) $(BENCH_ARGS)
+
+FUZZ ?= message name responder
+# What cargo-fuzz passes, but for the address sanitizer, which alone needs a nightly compiler.
+FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1
+fuzz: need-build ## FUZZ="message name" SECS=60: each target for so long, from its corpus
+	@$(call need,c++=g++)
+	for target in $(FUZZ); do \
+	    RUSTFLAGS='$(FUZZ_FLAGS)' $(CARGO) run --release --target "$$(rustc -vV | sed -n 's/^host: //p')" --target-dir $(TARGET)/fuzz \
+	        -p nodens-fuzz --bin "$$target" -- -max_total_time=$(SECS) -artifact_prefix=fuzz/artifacts/ fuzz/corpus/"$$target"; \
+	done
+
+sim: need-build ## SEED=N: the simulation from that seed, else from many
+	$(if $(SEED),SEED=$(SEED)) $(CARGO) test -p nodens-tests --test it sim -- --nocapture
+
+setup: need-test need-bench ## all packages, and a git hook that checks form before each commit
+	printf '#!/bin/sh\nexec cargo fmt --all --check\n' > .git/hooks/pre-commit
+	chmod 755 .git/hooks/pre-commit
