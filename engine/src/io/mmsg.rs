@@ -192,16 +192,17 @@ struct Slots {
 
 impl Slots {
     fn new() -> Self {
-        let slot = || Slot {
+        let empty = || Slot {
             peer: Peer::UNSET,
             control: [0; CONTROL_ROOM],
             query: [0; DATAGRAM_ROOM],
         };
-        let slots: Box<[Slot]> = (0..BATCH_MAX).map(|_| slot()).collect();
+        let slots: Box<[Slot]> = (0..BATCH_MAX).map(|_| empty()).collect();
         let slots = leak(slots);
+        let slot = |at| slots.as_ptr().wrapping_add(at);
         let vector = |at| {
-            // SAFETY: `at` is below the number of slots. A reference to a slot would end when the kernel writes it.
-            let query = unsafe { &raw mut (*slots.as_ptr().add(at)).query };
+            // SAFETY: `at` is below the number of slots. No reference, as the kernel is to write there.
+            let query = unsafe { &raw mut (*slot(at)).query };
             libc::iovec {
                 iov_base: query.cast(),
                 iov_len: DATAGRAM_ROOM,
@@ -210,14 +211,11 @@ impl Slots {
         let vectors = leak((0..BATCH_MAX).map(vector).collect());
         let message = |at| {
             let mut message = empty_message();
-            // SAFETY: `at` is below the number of slots; as above.
-            let slot = unsafe { slots.as_ptr().add(at) };
             // SAFETY: as above.
-            message.msg_hdr.msg_name = unsafe { &raw mut (*slot).peer }.cast();
+            message.msg_hdr.msg_name = unsafe { &raw mut (*slot(at)).peer }.cast();
             // SAFETY: as above.
-            message.msg_hdr.msg_control = unsafe { &raw mut (*slot).control }.cast();
-            // SAFETY: `at` is below the number of vectors, which is the same.
-            message.msg_hdr.msg_iov = unsafe { vectors.as_ptr().add(at) };
+            message.msg_hdr.msg_control = unsafe { &raw mut (*slot(at)).control }.cast();
+            message.msg_hdr.msg_iov = vectors.as_ptr().wrapping_add(at);
             message.msg_hdr.msg_iovlen = 1;
             message
         };
@@ -268,13 +266,15 @@ impl Slots {
             .enumerate()
             .map(|(at, message)| {
                 // SAFETY: `at` is below the number of slots, and nothing writes to them while `self` is borrowed.
-                let slot = unsafe { &*self.slots.as_ptr().add(at) };
+                let slot = unsafe { &*self.slots.as_ptr().wrapping_add(at) };
                 let len = (message.msg_len as usize).min(DATAGRAM_ROOM);
+                #[allow(clippy::unnecessary_cast, reason = "the C libraries differ in the type")]
+                let control_len = message.msg_hdr.msg_controllen as usize;
                 Received {
                     query: &slot.query[..len],
                     cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
                     peer: &slot.peer,
-                    control: &slot.control[..(message.msg_hdr.msg_controllen as usize).min(CONTROL_ROOM)],
+                    control: &slot.control[..control_len.min(CONTROL_ROOM)],
                 }
             })
     }

@@ -14,6 +14,7 @@
 
 mod accept;
 mod batch;
+mod bufring;
 mod clock;
 mod control;
 mod counters;
@@ -22,9 +23,11 @@ mod mmsg;
 mod open;
 mod peer;
 mod readiness;
+mod ring;
 mod socket;
 mod stream;
 mod upstream;
+mod uring;
 mod waker;
 mod watched;
 
@@ -37,7 +40,9 @@ pub use interface::interface_addresses;
 pub use mmsg::MmsgPort;
 pub use open::{AnyPort, ListenerSockets, PortKind, open};
 pub use peer::Peer;
+pub use ring::UringDenied;
 pub use socket::{BindError, Transport, bind_tcp, bind_udp, probe_taken, wildcard};
+pub use uring::{UringPort, probe_uring};
 pub use waker::Waker;
 
 use crate::time::Instant;

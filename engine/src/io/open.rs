@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use socket2::Socket;
 
-use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, Waker};
+use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, UringPort, Waker};
 use crate::time::Instant;
 
 /// Which way to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
+    /// io_uring; see [`probe_uring`](super::probe_uring).
+    Uring,
     /// `recvmmsg` and `sendmmsg`.
     Mmsg,
 }
@@ -37,13 +39,15 @@ pub fn open(
     counters: &Arc<Counters>,
 ) -> io::Result<AnyPort> {
     match kind {
+        PortKind::Uring => Ok(AnyPort::Uring(UringPort::open(sockets, waker, counters)?)),
         PortKind::Mmsg => Ok(AnyPort::Mmsg(MmsgPort::open(sockets, waker, counters)?)),
     }
 }
 
 /// A port of any kind; one jump a call, none a datagram.
-#[expect(clippy::large_enum_variant, reason = "there is one a worker")]
 pub enum AnyPort {
+    /// See [`PortKind::Uring`].
+    Uring(UringPort),
     /// See [`PortKind::Mmsg`].
     Mmsg(MmsgPort),
 }
@@ -51,18 +55,21 @@ pub enum AnyPort {
 impl Port for AnyPort {
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         match self {
+            Self::Uring(port) => port.wait(deadline),
             Self::Mmsg(port) => port.wait(deadline),
         }
     }
 
     fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize> {
         match self {
+            Self::Uring(port) => port.serve(handler),
             Self::Mmsg(port) => port.serve(handler),
         }
     }
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
         match self {
+            Self::Uring(port) => port.apply(effect, bytes),
             Self::Mmsg(port) => port.apply(effect, bytes),
         }
     }

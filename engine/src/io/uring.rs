@@ -1,0 +1,397 @@
+//! The port over io_uring: one ring a worker, one multishot receive a UDP socket, one completion a datagram. Replies
+//! leave by one `sendmmsg` a batch, which was measured to be cheaper than a submission each (perf notes in
+//! `benches/record`). All else is readiness: the ring watches the epoll set.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::{io, mem, ptr};
+
+use arrayvec::ArrayVec;
+use io_uring::types::{Fixed, Timespec};
+use io_uring::{cqueue, opcode};
+use rustix::io::Errno;
+
+use super::batch::{Replies, UdpListener};
+use super::bufring::{BufRing, Received, Slot};
+use super::control::{CONTROL_ROOM, PacketInfo, destination};
+use super::counters::Cells;
+use super::peer::PEER_ROOM;
+use super::readiness::Patience;
+use super::ring::{BUFFERS, Ring, UringDenied};
+use super::watched::Watched;
+use super::{BATCH_MAX, Counters, Datagram, Effect, Handler, ListenerSockets, Port, Waker};
+use crate::time::Instant;
+
+/// Buffers of a ring, and what is tried where memory is short. Bursts wait in the sockets; more buffers than a few
+/// batches would only take cache from the answers.
+const BUFFERS_LEN: [u16; 2] = [256, 64];
+
+/// Entries of the submission queue beside one a socket. It holds what ended and is armed anew.
+const ENTRIES_MIN: u32 = 8;
+
+/// Receives of one socket that may fail in a row before the worker gives up.
+const FAILURES_MAX: u32 = 1000;
+
+/// Marks the completions of the epoll set; others carry the place of their socket.
+const WATCH: u64 = u64::MAX;
+
+/// The port over io_uring.
+pub struct UringPort {
+    // Before the sockets and headers, which its requests speak of.
+    ring: Ring,
+    udp: Vec<Receiver>,
+    replies: Replies,
+    watched: Watched,
+    counters: Arc<Counters>,
+    /// The ring watches the epoll set.
+    watching: bool,
+    /// The epoll set has events.
+    ready: bool,
+    /// `serve` has something to go by.
+    looked: bool,
+}
+
+/// A socket and its receive.
+struct Receiver {
+    listener: UdpListener,
+    /// The kernel copies it when the receive is armed; boxed, so that a list that grows does not move it.
+    header: Box<libc::msghdr>,
+    armed: bool,
+    failures: u32,
+}
+
+impl Receiver {
+    fn control_room(&self) -> usize {
+        if self.listener.info == PacketInfo::None {
+            0
+        } else {
+            CONTROL_ROOM
+        }
+    }
+}
+
+impl UringPort {
+    pub(super) fn open(sockets: Vec<ListenerSockets>, waker: &Waker, counters: &Arc<Counters>) -> io::Result<Self> {
+        let mut watched = Watched::new(waker, counters)?;
+        let mut udp = Vec::new();
+        for ListenerSockets {
+            listener,
+            udp: datagrams,
+            tcp: streams,
+        } in sockets
+        {
+            if let Some(socket) = datagrams {
+                let listener = UdpListener::new(listener, socket)?;
+                let header = Box::new(header(listener.info));
+                counters.watch(listener.id, &listener.socket);
+                udp.push(Receiver {
+                    listener,
+                    header,
+                    armed: false,
+                    failures: 0,
+                });
+            }
+            if let Some(socket) = streams {
+                watched.add_tcp(listener, socket)?;
+            }
+        }
+        // In the order of the sockets, the epoll set last.
+        let mut files: Vec<_> = udp
+            .iter()
+            .map(|receiver| receiver.listener.socket.as_raw_fd())
+            .collect();
+        files.push(watched.readiness.as_fd().as_raw_fd());
+        let ring = first_that_fits(ENTRIES_MIN + files.len() as u32, &files).map_err(io::Error::other)?;
+        Ok(Self {
+            ring,
+            udp,
+            replies: Replies::new(),
+            watched,
+            counters: Arc::clone(counters),
+            watching: false,
+            ready: false,
+            looked: false,
+        })
+    }
+
+    /// Queues whatever has ended since.
+    fn arm(&mut self) -> io::Result<()> {
+        for (at, receiver) in self.udp.iter_mut().enumerate().filter(|(_, receiver)| !receiver.armed) {
+            arm_receive(&mut self.ring, at, &receiver.header)?;
+            receiver.armed = true;
+        }
+        if !mem::replace(&mut self.watching, true) {
+            let set = Fixed(self.udp.len() as u32);
+            let entry = opcode::PollAdd::new(set, libc::POLLIN as u32)
+                .multi(true)
+                .build()
+                .user_data(WATCH);
+            // SAFETY: it points to nothing.
+            unsafe { self.ring.push(&entry) }?;
+        }
+        Ok(())
+    }
+
+    /// Enters the kernel if that brings anything. Returns whether it may have.
+    fn look(&mut self) -> io::Result<()> {
+        let pending = self.ring.pending();
+        if pending.overflow {
+            self.counters.cells.completions_overflowed.add(1);
+        }
+        if pending.work || pending.overflow {
+            self.ring.enter(0, None)?;
+        }
+        Ok(())
+    }
+}
+
+impl Port for UringPort {
+    fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
+        self.watched.flush();
+        self.arm()?;
+        self.looked = true;
+        if self.ready || self.watched.busy() || !self.ring.parts().0.is_empty() {
+            return self.look();
+        }
+        self.counters.cells.waits.add(1);
+        let timeout = Patience::until(deadline, self.watched.deadline()).timeout();
+        let timeout = timeout.map(|left| Timespec::new().sec(left.tv_sec as u64).nsec(left.tv_nsec as u32));
+        self.ring.enter(1, timeout)
+    }
+
+    fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize> {
+        if !mem::take(&mut self.looked) {
+            self.watched.flush();
+            self.arm()?;
+            self.look()?;
+        }
+        let Self {
+            ring,
+            udp,
+            replies,
+            watching,
+            ready,
+            counters,
+            ..
+        } = self;
+        let cells = &counters.cells;
+        let (mut completions, buffers) = ring.parts();
+        let mut events = 0;
+        let mut batch = Pending::default();
+        for completion in &mut completions {
+            let more = cqueue::more(completion.flags());
+            if completion.user_data() == WATCH {
+                *watching = more;
+                *ready = true;
+                continue;
+            }
+            let at = completion.user_data() as usize;
+            if at != batch.at || batch.slots.is_full() {
+                events += batch.serve(udp, buffers, replies, handler, cells);
+                batch.at = at;
+            }
+            let receiver = &mut udp[at];
+            receiver.armed = more;
+            match (
+                cqueue::buffer_select(completion.flags()),
+                usize::try_from(completion.result()),
+            ) {
+                (Some(slot), Ok(len)) => {
+                    receiver.failures = 0;
+                    batch.slots.push((buffers.take(slot), len));
+                }
+                (Some(slot), Err(_)) => {
+                    let slot = buffers.take(slot);
+                    buffers.give(slot);
+                    receiver.fail(completion.result(), cells)?;
+                }
+                (None, _) => receiver.fail(completion.result(), cells)?,
+            }
+        }
+        drop(completions);
+        events += batch.serve(udp, buffers, replies, handler, cells);
+        if mem::take(ready) {
+            // Datagrams never come this way.
+            self.ready = self.watched.poll(Patience::None, |_| {})?;
+        }
+        Ok(events + self.watched.serve(handler))
+    }
+
+    fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
+        if let Effect::Send { listener, peer, local } = effect {
+            if let Some(receiver) = self.udp.iter().find(|receiver| receiver.listener.id == listener) {
+                receiver.listener.send(&peer, local, bytes, &self.counters.cells);
+            }
+        } else {
+            self.watched.apply(effect, bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for UringPort {
+    fn drop(&mut self) {
+        for receiver in &self.udp {
+            self.counters.settle(&receiver.listener.socket);
+        }
+    }
+}
+
+impl Receiver {
+    /// A receive ended with an error; it is armed anew with the next wait, when all buffers are back.
+    fn fail(&mut self, result: i32, cells: &Cells) -> io::Result<()> {
+        let error = io::Error::from_raw_os_error(result.checked_neg().unwrap_or(0));
+        if Errno::from_io_error(&error) == Some(Errno::NOBUFS) {
+            cells.buffers_exhausted.add(1);
+            return Ok(());
+        }
+        cells.receive_errors.add(1);
+        self.failures += 1;
+        if self.failures > FAILURES_MAX {
+            Err(error)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Datagrams of one socket that are not handed over yet.
+#[derive(Default)]
+struct Pending {
+    at: usize,
+    slots: ArrayVec<(Slot, usize), BATCH_MAX>,
+}
+
+impl Pending {
+    /// Hands them over, sends the replies and gives the buffers back.
+    fn serve(
+        &mut self,
+        udp: &[Receiver],
+        buffers: &mut BufRing,
+        replies: &mut Replies,
+        handler: &mut impl Handler,
+        cells: &Cells,
+    ) -> usize {
+        if self.slots.is_empty() {
+            return 0;
+        }
+        let receiver = &udp[self.at];
+        let listener = &receiver.listener;
+        let control_room = receiver.control_room();
+        let (rooms, outgoing) = replies.split();
+        let mut batch = ArrayVec::<Datagram<'_>, BATCH_MAX>::new();
+        for (reply, (slot, len)) in rooms.zip(&self.slots) {
+            let Some(received) = buffers.received(slot, *len, control_room) else {
+                cells.receive_errors.add(1);
+                continue;
+            };
+            let Received {
+                query,
+                cut,
+                peer,
+                control,
+            } = received;
+            cells.datagrams_cut.add(cut.into());
+            let local = if control_room == 0 { None } else { destination(control) };
+            batch.push(Datagram {
+                query,
+                cut,
+                reply,
+                reply_len: 0,
+                peer,
+                listener: listener.id,
+                local,
+            });
+        }
+        let len = batch.len();
+        cells.batches.add(1);
+        cells.datagrams.add(len as u64);
+        handler.datagrams(&mut batch);
+        outgoing.send(listener, &mut batch, cells);
+        drop(batch);
+        for (slot, _) in self.slots.drain(..) {
+            buffers.give(slot);
+        }
+        buffers.publish();
+        len
+    }
+}
+
+/// Tells whether a ring can do what the port needs, by doing it once.
+///
+/// # Errors
+/// The kernel denies a part of it.
+pub fn probe_uring() -> Result<(), UringDenied> {
+    let denied = |step| move |source| UringDenied { step, source };
+    let (client, server) = UnixDatagram::pair().map_err(denied("make a pair of sockets"))?;
+    let mut ring = Ring::new(ENTRIES_MIN, 8, &[server.as_raw_fd()])?;
+    let header = Box::new(header(PacketInfo::None));
+    let step = "receive many datagrams by one request";
+    arm_receive(&mut ring, 0, &header).map_err(denied(step))?;
+    for _ in 0..2 {
+        client.send(b"query").map_err(denied("send to itself"))?;
+        ring.enter(1, Some(Timespec::new().sec(1))).map_err(denied(step))?;
+        let (mut completions, buffers) = ring.parts();
+        let completion = completions.next().ok_or_else(|| UringDenied {
+            step,
+            source: Errno::TIME.into(),
+        })?;
+        let Ok(len) = usize::try_from(completion.result()) else {
+            return Err(UringDenied {
+                step,
+                source: io::Error::from_raw_os_error(-completion.result()),
+            });
+        };
+        let slot = cqueue::buffer_select(completion.flags()).map(|slot| buffers.take(slot));
+        let query = slot
+            .as_ref()
+            .and_then(|slot| buffers.received(slot, len, 0))
+            .map(|received| received.query);
+        if query != Some(b"query") || !cqueue::more(completion.flags()) {
+            return Err(UringDenied {
+                step,
+                source: Errno::INVAL.into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A ring with as many buffers as the user's locked memory allows.
+fn first_that_fits(entries: u32, files: &[i32]) -> Result<Ring, UringDenied> {
+    let [large, small] = BUFFERS_LEN;
+    match Ring::new(entries, large, files) {
+        Err(denied) if Errno::from_io_error(&denied.source) == Some(Errno::NOMEM) => Ring::new(entries, small, files),
+        result => result,
+    }
+}
+
+fn arm_receive(ring: &mut Ring, at: usize, header: &libc::msghdr) -> io::Result<()> {
+    let entry = opcode::RecvMsgMulti::new(Fixed(at as u32), ptr::from_ref(header), BUFFERS)
+        .build()
+        .user_data(at as u64);
+    // SAFETY: the header is boxed and dropped after the ring, and the kernel copies it when the entry is submitted.
+    unsafe { ring.push(&entry) }
+}
+
+/// The shape of what is received: how much room addresses and control messages have in a slot.
+fn header(info: PacketInfo) -> libc::msghdr {
+    let mut header = super::batch::empty_message().msg_hdr;
+    header.msg_namelen = PEER_ROOM as libc::socklen_t;
+    if info != PacketInfo::None {
+        header.msg_controllen = CONTROL_ROOM as _;
+    }
+    header
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probe_says_what_opening_would() {
+        let opened = UringPort::open(Vec::new(), &Waker::new().unwrap(), &Arc::new(Counters::new()));
+        assert_eq!(probe_uring().is_ok(), opened.is_ok());
+    }
+}
