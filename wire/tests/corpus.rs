@@ -2,36 +2,34 @@
 
 #![forbid(unsafe_code)]
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use nodens_wire::fuzzing;
 
-fn replay(target: &str, run: fn(&[u8])) {
+fn replay(target: &str, run: fn(&[u8])) -> io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../fuzz/corpus")
         .join(target);
-    let mut inputs: Vec<_> = fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
-    inputs.sort();
+    let mut inputs = fs::read_dir(&folder)?.collect::<io::Result<Vec<_>>>()?;
+    inputs.sort_by_key(fs::DirEntry::file_name);
     assert!(!inputs.is_empty(), "no inputs in {}", folder.display());
     for input in inputs {
-        let bytes = fs::read(&input).unwrap();
-        println!("{}", input.display());
+        println!("{}", input.path().display());
+        let bytes = fs::read(input.path())?;
         run(&bytes);
         // Nor may any beginning of it break what holds.
         (0..bytes.len()).for_each(|len| run(&bytes[..len]));
     }
+    Ok(())
 }
 
 #[test]
-fn messages() {
-    replay("message", fuzzing::message);
+fn messages() -> io::Result<()> {
+    replay("message", fuzzing::message)
 }
 
 #[test]
-fn names() {
-    replay("name", fuzzing::name);
+fn names() -> io::Result<()> {
+    replay("name", fuzzing::name)
 }
