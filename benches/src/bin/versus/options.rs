@@ -1,0 +1,97 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::Result;
+use crate::servers::Kind;
+use crate::workload::Mix;
+
+/// What to run, and how long.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) rounds: u32,
+    /// Seconds of load for each server, in each round.
+    pub(crate) secs: u32,
+    pub(crate) servers: Vec<Kind>,
+    pub(crate) mixes: Vec<Mix>,
+    /// Queries a second; 0 is all that goes.
+    pub(crate) rates: Vec<u32>,
+    pub(crate) tcp_mixes: Vec<Mix>,
+    pub(crate) tcp_rates: Vec<u32>,
+    pub(crate) server_core: usize,
+    pub(crate) client_core: usize,
+    /// Where the programs of this workspace lie: beside this one, unless said.
+    pub(crate) binaries: PathBuf,
+    /// `None`: nothing is recorded.
+    pub(crate) record: Option<PathBuf>,
+}
+
+const HELP: &str = "\
+versus [--rounds 5] [--secs 3] [--servers LIST] [--mixes a,srv,nx] [--rates 20000,100000,0]
+       [--tcp-mixes a,srv,nx] [--tcp-rates 0] [--server-core N] [--client-core N] [--binaries FOLDER] [--record FOLDER | --no-record]
+
+Servers: echo-uring, echo-mmsg, nodens-uring, nodens-mmsg, knot, nsd, gdnsd; and nodens-etcd, which is nodens over an etcd.
+A rate of 0 is all that goes. An empty list leaves that part out.";
+
+impl Options {
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let cores = std::thread::available_parallelism()?.get();
+        let mut options = Self {
+            rounds: 5,
+            secs: 3,
+            servers: Kind::USUAL.to_vec(),
+            mixes: Mix::ALL.to_vec(),
+            rates: vec![20_000, 100_000, 0],
+            tcp_mixes: Mix::ALL.to_vec(),
+            tcp_rates: vec![0],
+            server_core: cores - 1,
+            client_core: 0,
+            binaries: std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default(),
+            record: Some(PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/record"))),
+        };
+        while let Some(word) = words.next() {
+            if word == "--no-record" {
+                options.record = None;
+                continue;
+            }
+            if word == "--help" || word == "-h" {
+                println!("{HELP}");
+                std::process::exit(0);
+            }
+            let value = words.next().ok_or_else(|| format!("{word} wants a value\n{HELP}"))?;
+            match word.as_str() {
+                "--rounds" => options.rounds = value.parse()?,
+                "--secs" => options.secs = value.parse()?,
+                "--servers" => options.servers = list(&value)?,
+                "--mixes" => options.mixes = list(&value)?,
+                "--rates" => options.rates = list(&value)?,
+                "--tcp-mixes" => options.tcp_mixes = list(&value)?,
+                "--tcp-rates" => options.tcp_rates = list(&value)?,
+                "--server-core" => options.server_core = value.parse()?,
+                "--client-core" => options.client_core = value.parse()?,
+                "--binaries" => options.binaries = value.into(),
+                "--record" => options.record = Some(value.into()),
+                other => return Err(format!("{other} is no option\n{HELP}").into()),
+            }
+        }
+        if options.rounds == 0 || options.secs == 0 {
+            return Err("at least one round of one second".into());
+        }
+        if options.server_core == options.client_core {
+            return Err("the server and its client need a core each".into());
+        }
+        Ok(options)
+    }
+}
+
+fn list<T: FromStr>(text: &str) -> Result<Vec<T>>
+where
+    T::Err: std::error::Error + 'static,
+{
+    Ok(text
+        .split(',')
+        .filter(|word| !word.is_empty())
+        .map(str::parse)
+        .collect::<Result<_, T::Err>>()?)
+}
