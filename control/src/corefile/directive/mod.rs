@@ -112,7 +112,6 @@ pub fn block(
     let mut scope = Scope {
         zones: &zones,
         root: root.as_deref(),
-        world,
         findings,
     };
     let mut block = empty_block(first.span.to(last.span));
@@ -218,7 +217,6 @@ fn root(parsed: &ParsedBlock, world: &dyn World, findings: &mut Findings) -> Opt
         let mut scope = Scope {
             zones: &[],
             root: None,
-            world,
             findings,
         };
         scope.no_block(line);
