@@ -1,0 +1,405 @@
+//! What a plan has found for one question: picks out of the snapshot, in the order in which they will be written.
+//!
+//! Steps add picks and never bytes; [`encode`](crate::encode) alone turns them into a message. Memory is kept from
+//! query to query, so that answering allocates nothing once warm.
+
+use nodens_wire::{NameBuf, Rcode, Rtype, Section};
+
+use crate::encode::{Prepared, Template};
+use crate::plan::StepName;
+use crate::services::Service;
+
+/// Most records of one section: more than a message of 64 KB can hold.
+pub(crate) const PICKS_MAX: usize = 16_384;
+/// Most look-ups that one answer may still want.
+pub(crate) const PENDING_MAX: usize = 256;
+
+/// Bytes of a record: in the snapshot, or made for this query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bytes<'z> {
+    /// In the snapshot.
+    Zone(&'z [u8]),
+    /// In [`Answer::made`], from `at` on.
+    Made {
+        /// Where they begin.
+        at: u32,
+        /// How many there are.
+        len: u16,
+    },
+}
+
+/// Whose record it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Owner<'z> {
+    /// The name that was asked for.
+    Question,
+    /// An absolute name in wire form.
+    Name(Bytes<'z>),
+}
+
+/// One record to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pick<'z> {
+    /// Whose it is.
+    pub(crate) owner: Owner<'z>,
+    /// Its type.
+    pub(crate) rtype: Rtype,
+    /// Its TTL in seconds.
+    pub(crate) ttl: u32,
+    /// Its rdata, names in it uncompressed.
+    pub(crate) rdata: Bytes<'z>,
+}
+
+/// What a name outside the zone was wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// An alias of an etcd service: the answer records are put behind its CNAME, whatever the rcode.
+    Alias,
+    /// An alias of a zone file: the same, and the rcode and AUTHORITY are taken over.
+    AliasWithRcode,
+    /// Addresses for ADDITIONAL.
+    Addresses,
+    /// The second look-up for the same target: aliases are not repeated.
+    MoreAddresses,
+}
+
+/// A look-up that has to go through the plan again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending<'z> {
+    /// Its result belongs into this section,
+    pub(crate) section: Section,
+    /// before the pick of this index.
+    pub(crate) at: usize,
+    /// Absolute name in wire form.
+    pub(crate) target: Bytes<'z>,
+    /// The type to ask for.
+    pub(crate) rtype: Rtype,
+    /// What for.
+    pub(crate) purpose: Purpose,
+}
+
+/// Why there is no answer, for the `errors` log and EDE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The question went past the last step of the plan.
+    NoNext(StepName),
+    /// The source has not been read yet.
+    Unsynced(StepName),
+    /// No value at this key or below it parses.
+    BadValues {
+        /// The zone.
+        zone: NameBuf,
+        /// The key, relative to the zone's.
+        key: Box<[u8]>,
+    },
+    /// An NS service points to a name.
+    NsHost(Box<[u8]>),
+    /// A DNAME makes a name that is too long, or the same again.
+    Dname,
+    /// A panic while answering.
+    Panic,
+}
+
+/// AUTHORITY records ready to copy, with the place of the zone's name in the question that they point to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tail<'z> {
+    /// The records.
+    pub(crate) template: &'z Template,
+    /// Bytes of the question's name in front of the zone's.
+    pub(crate) apex_at: usize,
+}
+
+/// What a plan has found. See the module.
+#[derive(Debug)]
+pub(crate) struct Answer<'z> {
+    /// How it went.
+    pub(crate) rcode: Rcode,
+    /// The data is authoritative.
+    pub(crate) aa: bool,
+    /// Answer and additional records ready to copy; the sections hold none of these then.
+    pub(crate) rendered: Option<&'z Prepared>,
+    /// AUTHORITY ready to copy, behind the picks of that section.
+    pub(crate) authority: Option<Tail<'z>>,
+    /// Records to be written, by section.
+    pub(crate) sections: [Vec<Pick<'z>>; 3],
+    /// What was made for this query: names, rdata.
+    pub(crate) made: Vec<u8>,
+    /// Look-ups that have to go through the plan again.
+    pub(crate) pending: Vec<Pending<'z>>,
+    /// Working memory of a look-up.
+    pub(crate) gathered: Vec<&'z Service>,
+    /// The step that answered; `None` for the server itself.
+    pub(crate) by: Option<StepName>,
+    /// Why there is no answer.
+    pub(crate) reason: Option<Reason>,
+    /// A limit cut the answer short: TC over UDP.
+    pub(crate) limited: bool,
+    /// What belongs to the question that this one was asked for.
+    base: Base,
+}
+
+/// How much an answer held when the question that is asked now began.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    picks: [usize; 3],
+    pending: usize,
+}
+
+/// The state of a question while another is asked for it.
+#[derive(Debug)]
+pub(crate) struct Outer<'z> {
+    rcode: Rcode,
+    aa: bool,
+    authority: Option<Tail<'z>>,
+    by: Option<StepName>,
+    reason: Option<Reason>,
+    base: Base,
+}
+
+/// How much an answer held at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    picks: usize,
+    pending: usize,
+}
+
+/// The memory of an answer, between two queries.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    sections: [Vec<Pick<'static>>; 3],
+    pending: Vec<Pending<'static>>,
+    gathered: Vec<&'static Service>,
+    made: Vec<u8>,
+}
+
+/// An empty vector of another lifetime in the same memory.
+fn recycle<A, B>(mut vec: Vec<A>) -> Vec<B> {
+    vec.clear();
+    // In-place collection: a vector of the same layout keeps its allocation (tests/it/allocations.rs).
+    vec.into_iter().map(|_| unreachable!("it is empty")).collect()
+}
+
+impl<'z> Answer<'z> {
+    /// An empty answer.
+    #[must_use]
+    pub(crate) fn new(memory: Memory) -> Self {
+        Self {
+            rcode: Rcode::NOERROR,
+            aa: false,
+            rendered: None,
+            authority: None,
+            sections: memory.sections.map(recycle),
+            made: memory.made,
+            pending: recycle(memory.pending),
+            gathered: recycle(memory.gathered),
+            by: None,
+            reason: None,
+            limited: false,
+            base: Base::default(),
+        }
+    }
+
+    /// Begins an inner question, whose records come behind those that are there.
+    pub(crate) fn begin_inner(&mut self) -> Outer<'z> {
+        let outer = Outer {
+            rcode: self.rcode,
+            aa: self.aa,
+            authority: self.authority.take(),
+            by: self.by.take(),
+            reason: self.reason.take(),
+            base: self.base,
+        };
+        self.base = Base { picks: std::array::from_fn(|i| self.sections[i].len()), pending: self.pending.len() };
+        self.rcode = Rcode::NOERROR;
+        self.aa = false;
+        outer
+    }
+
+    /// Ends an inner question: its ANSWER goes where it was wanted, and an alias that stands for the whole answer
+    /// takes over the rcode and the SOA. Returns how many records came.
+    pub(crate) fn end_inner(&mut self, outer: Outer<'z>, wanted: &Pending<'z>) -> usize {
+        let [answers, authority, additional] = self.base.picks;
+        let takes_over = wanted.purpose == Purpose::AliasWithRcode;
+        self.sections[2].truncate(additional);
+        if !takes_over || self.sections[1].get(authority).is_none_or(|pick| pick.rtype != Rtype::SOA) {
+            self.sections[1].truncate(authority);
+        }
+        self.pending.truncate(self.base.pending);
+        if wanted.purpose == Purpose::MoreAddresses {
+            let mut at = 0;
+            self.sections[0].retain(|pick| {
+                at += 1;
+                at <= answers || pick.rtype != Rtype::CNAME
+            });
+        }
+        for pick in &mut self.sections[0][answers..] {
+            if let Owner::Question = pick.owner {
+                pick.owner = Owner::Name(wanted.target);
+            }
+        }
+        let count = self.sections[0].len() - answers;
+        let [from, _, to] = &mut self.sections;
+        if wanted.section == Section::Answer {
+            from[wanted.at..].rotate_right(count);
+        } else {
+            to.extend_from_slice(&from[answers..]);
+            from.truncate(answers);
+            to[wanted.at..].rotate_right(count);
+        }
+        let inner_rcode = self.rcode;
+        self.rcode = match inner_rcode {
+            Rcode::NXDOMAIN | Rcode::SERVFAIL if takes_over => inner_rcode,
+            _ => outer.rcode,
+        };
+        self.reason = self.reason.take().filter(|_| takes_over && inner_rcode == Rcode::SERVFAIL).or(outer.reason);
+        self.aa = outer.aa;
+        self.authority = outer.authority;
+        self.by = outer.by;
+        self.base = outer.base;
+        count
+    }
+
+    /// Where the records of the question that is asked now begin.
+    pub(crate) fn begins(&self) -> [usize; 3] {
+        self.base.picks
+    }
+
+    /// The oldest look-up that the question still wants.
+    pub(crate) fn next_pending(&self) -> Option<Pending<'z>> {
+        self.pending.get(self.base.pending).copied()
+    }
+
+    /// Takes off the look-up that was just made; those behind it move by the records that came.
+    pub(crate) fn resolved(&mut self, came: usize) {
+        let Some(done) = self.pending.get(self.base.pending).copied() else { return };
+        self.pending.remove(self.base.pending);
+        for later in &mut self.pending[self.base.pending..] {
+            if later.section == done.section && later.at >= done.at {
+                later.at += came;
+            }
+        }
+    }
+
+    /// Empties it for the next query.
+    pub(crate) fn reset(&mut self) {
+        self.base = Base::default();
+        self.made.clear();
+        self.limited = false;
+        self.clear();
+    }
+
+    /// Forgets all that the question has found.
+    pub(crate) fn clear(&mut self) {
+        self.clear_records();
+        self.rcode = Rcode::NOERROR;
+        self.aa = false;
+        self.by = None;
+        if self.reason.is_some() {
+            self.reason = None;
+        }
+    }
+
+    /// Forgets the question's records and what it still wanted.
+    pub(crate) fn clear_records(&mut self) {
+        self.rendered = None;
+        self.authority = None;
+        for (section, begin) in self.sections.iter_mut().zip(self.base.picks) {
+            section.truncate(begin);
+        }
+        self.pending.truncate(self.base.pending);
+    }
+
+    /// Gives the memory back.
+    #[must_use]
+    pub(crate) fn into_memory(self) -> Memory {
+        Memory {
+            sections: self.sections.map(recycle),
+            pending: recycle(self.pending),
+            gathered: recycle(self.gathered),
+            made: self.made,
+        }
+    }
+
+    /// Adds a record; past the limit it is dropped.
+    pub(crate) fn pick(&mut self, section: Section, pick: Pick<'z>) {
+        let picks = &mut self.sections[section as usize];
+        if picks.len() < PICKS_MAX {
+            picks.push(pick);
+        } else {
+            self.limited = true;
+        }
+    }
+
+    /// Wants a look-up that goes through the plan again; past the limit it is dropped.
+    pub(crate) fn ask_again(&mut self, pending: Pending<'z>) {
+        if self.pending.len() < PENDING_MAX {
+            self.pending.push(pending);
+        } else {
+            self.limited |= pending.section == Section::Answer;
+        }
+    }
+
+    /// Records of a section so far.
+    #[must_use]
+    pub(crate) fn len(&self, section: Section) -> usize {
+        self.sections[section as usize].len()
+    }
+
+    /// No record for ANSWER, and none to be asked for.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rendered.is_none() && self.sections[0].len() == self.base.picks[0] && self.pending.len() == self.base.pending
+    }
+
+    /// How much a section holds now.
+    pub(crate) fn mark(&self, section: Section) -> Mark {
+        Mark { picks: self.len(section), pending: self.pending.len() }
+    }
+
+    /// Drops what came to a section since the mark.
+    pub(crate) fn rewind(&mut self, section: Section, mark: Mark) {
+        self.sections[section as usize].truncate(mark.picks);
+        self.pending.truncate(mark.pending);
+    }
+
+    /// Keeps bytes that were made for this query.
+    pub(crate) fn make(&mut self, bytes: &[u8]) -> Bytes<'z> {
+        self.make_with(|made| made.extend_from_slice(bytes))
+    }
+
+    /// Keeps what `write` appends.
+    pub(crate) fn make_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Bytes<'z> {
+        let at = self.made.len();
+        write(&mut self.made);
+        self.made_since(at)
+    }
+
+    /// Keeps `fixed` with a name behind it.
+    pub(crate) fn join(&mut self, fixed: &[u8], name: Bytes<'z>) -> Bytes<'z> {
+        let start = self.made.len();
+        self.made.extend_from_slice(fixed);
+        match name {
+            Bytes::Zone(name) => self.made.extend_from_slice(name),
+            Bytes::Made { at, len } => self.made.extend_from_within(at as usize..at as usize + usize::from(len)),
+        }
+        self.made_since(start)
+    }
+
+    fn made_since(&self, at: usize) -> Bytes<'z> {
+        // One rdata is below 64 KB, and 16,384 of them below 4 GB.
+        let len = u16::try_from(self.made.len() - at).unwrap_or(u16::MAX);
+        Bytes::Made { at: u32::try_from(at).unwrap_or(u32::MAX), len }
+    }
+
+    /// The bytes themselves.
+    #[must_use]
+    pub(crate) fn bytes<'a>(&'a self, bytes: Bytes<'z>) -> &'a [u8]
+    where
+        'z: 'a,
+    {
+        match bytes {
+            Bytes::Zone(bytes) => bytes,
+            Bytes::Made { at, len } => &self.made[at as usize..at as usize + usize::from(len)],
+        }
+    }
+}

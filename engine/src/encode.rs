@@ -1,0 +1,368 @@
+//! The one place where records become bytes.
+//!
+//! [`write`] makes the reply to a query out of an answer. [`prepare`] and [`Template`] use the same builder when data
+//! changes, so that a hit is a copy: a prepared answer fits questions for its owner alone, a template any name of its
+//! zone, since its pointers are moved to where the zone's name stands in the question.
+
+use nodens_wire::rdata::{self, Field};
+use nodens_wire::{Builder, Compressor, Flags, Full, Name, Owner as Whose, Query, Rclass, Rcode, Rtype, Section, edns};
+
+use crate::answer::{Answer, Owner, Pick, Tail};
+
+/// Most EDNS options of a reply.
+pub(crate) const OPTIONS_MAX: usize = 4;
+
+/// Our side of EDNS: what the OPT of the reply says.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyOpt {
+    /// The largest UDP message that we take.
+    pub(crate) udp_size: u16,
+    /// Copied from the query.
+    pub(crate) dnssec_ok: bool,
+    /// Code and value of each option.
+    pub(crate) options: arrayvec::ArrayVec<(u16, arrayvec::ArrayVec<u8, 8>), OPTIONS_MAX>,
+}
+
+impl ReplyOpt {
+    fn len(&self) -> usize {
+        self.options.iter().fold(edns::OPT_LEN, |len, (_, value)| len + edns::OPTION_HEAD_LEN + value.len())
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written {
+    /// Bytes of the reply.
+    pub(crate) len: usize,
+    /// Bytes it would have uncompressed and whole, without the OPT: the size that logs and metrics show.
+    pub(crate) plain_len: usize,
+    /// Its flags.
+    pub(crate) flags: u16,
+    /// Nothing was left out.
+    pub(crate) whole: bool,
+}
+
+/// Writes the reply to `query` into `room`, in at most `limit` bytes. `cut` says that more was there than the answer
+/// holds.
+pub(crate) fn write(
+    query: &Query<'_>,
+    answer: &Answer<'_>,
+    cut: bool,
+    opt: Option<&ReplyOpt>,
+    limit: usize,
+    room: &mut [u8],
+    names: &mut Compressor,
+) -> Written {
+    let mut out = Builder::new(room, limit, names);
+    let flags = query.flags.reply().with_aa(answer.aa).with_rcode(answer.rcode);
+    out.header(query.id, flags);
+    let opt_len = opt.map_or(0, ReplyOpt::len);
+    let mut left_out = 0;
+    // The header and the question fit: a UDP reply has 512 bytes at least.
+    let fits = out.question_raw(query.question()).and_then(|()| out.reserve(opt_len));
+    let lost = fits.is_err() || sections(&mut out, answer, &mut left_out);
+    let plain_len = out.plain_len() + left_out;
+    let flags = flags.with_tc(lost || cut);
+    out.set_flags(flags);
+    if let Some(opt) = opt {
+        out.release(opt_len);
+        let options = opt.options.iter().map(|(code, value)| (*code, &value[..]));
+        // The room was reserved.
+        let _ = out.opt(opt.udp_size, answer.rcode, opt.dnssec_ok, options);
+    }
+    let flags = out.flags().0;
+    Written { len: out.finish(), plain_len, flags, whole: !lost && left_out == 0 }
+}
+
+/// The reply to what could not be read as a query: a header, the question where there was one, an OPT for an OPT.
+pub(crate) fn short(id: u16, flags: Flags, question: &[u8], opt: Option<u16>, room: &mut [u8]) -> usize {
+    let mut names = Compressor::new();
+    let mut out = Builder::new(room, 512, &mut names);
+    out.header(id, flags);
+    // Header, question and OPT are less than 512 bytes.
+    let _ = out.question_raw(question);
+    if let Some(udp_size) = opt {
+        let _ = out.opt(udp_size, flags.rcode(), false, []);
+    }
+    out.finish()
+}
+
+/// Writes the three sections; adds up what was left out, and tells whether something needed was lost (TC).
+fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) -> bool {
+    let [answers, authority, additional] = &answer.sections;
+    if let Some(prepared) = answer.rendered
+        && out.records_raw(Section::Answer, prepared.answer_count, prepared.answer(), prepared.answer_plain()).is_err()
+    {
+        *left_out += prepared.plain_len();
+        return true;
+    }
+    // As many records as fit: a client without TCP lives on what a cut answer holds.
+    for (at, pick) in answers.iter().enumerate() {
+        if record(out, Section::Answer, answer, pick).is_err() {
+            *left_out += [&answers[at..], authority, additional].iter().flat_map(|s| s.iter()).map(|p| plain(answer, p)).sum::<usize>();
+            return true;
+        }
+    }
+    let needed = answer.rcode != Rcode::NOERROR || out.records(Section::Answer) == 0;
+    let mut lost = whole_sets(out, Section::Authority, answer, authority, left_out);
+    if let Some(tail) = answer.authority {
+        lost |= self::tail(out, tail).is_err();
+    }
+    if lost && needed {
+        return true;
+    }
+    if let Some(prepared) = answer.rendered
+        && !lost
+        && prepared.additional_count > 0
+        && out
+            .records_raw(Section::Additional, prepared.additional_count, prepared.additional(), prepared.additional_plain())
+            .is_err()
+    {
+        *left_out += prepared.additional_plain();
+    }
+    whole_sets(out, Section::Additional, answer, additional, left_out);
+    false
+}
+
+/// Writes sets of records whole or not at all (RFC 2181 §9); stops at the first that does not fit.
+fn whole_sets(
+    out: &mut Builder<'_>,
+    section: Section,
+    answer: &Answer<'_>,
+    picks: &[Pick<'_>],
+    left_out: &mut usize,
+) -> bool {
+    let mut set = out.mark();
+    for (at, pick) in picks.iter().enumerate() {
+        let begins = at == 0 || !same_set(answer, &picks[at - 1], pick);
+        if begins {
+            set = out.mark();
+        }
+        if record(out, section, answer, pick).is_err() {
+            out.rewind(set);
+            *left_out += picks[at..].iter().map(|pick| plain(answer, pick)).sum::<usize>();
+            return true;
+        }
+    }
+    false
+}
+
+fn same_set(answer: &Answer<'_>, one: &Pick<'_>, other: &Pick<'_>) -> bool {
+    one.rtype == other.rtype
+        && match (one.owner, other.owner) {
+            (Owner::Question, Owner::Question) => true,
+            (Owner::Name(one), Owner::Name(other)) => answer.bytes(one) == answer.bytes(other),
+            _ => false,
+        }
+}
+
+#[inline]
+fn record(out: &mut Builder<'_>, section: Section, answer: &Answer<'_>, pick: &Pick<'_>) -> Result<(), Full> {
+    let owner = match pick.owner {
+        Owner::Question => Whose::Question,
+        // Every name in a snapshot was checked when it came in.
+        Owner::Name(name) => Whose::Name(Name::from_wire(answer.bytes(name)).map_err(|_| Full)?),
+    };
+    out.record_wire(section, owner, pick.rtype, Rclass::IN, pick.ttl, answer.bytes(pick.rdata))
+}
+
+/// The length of a record with no name compressed.
+fn plain(answer: &Answer<'_>, pick: &Pick<'_>) -> usize {
+    let owner = match pick.owner {
+        Owner::Question => 2,
+        Owner::Name(name) => answer.bytes(name).len(),
+    };
+    owner + 10 + answer.bytes(pick.rdata).len()
+}
+
+/// Longest template that is moved to its place on the stack.
+const TEMPLATE_LEN_MAX: usize = 1024;
+
+fn tail(out: &mut Builder<'_>, tail: Tail<'_>) -> Result<(), Full> {
+    let Tail { template, apex_at } = tail;
+    let mut moved = [0; TEMPLATE_LEN_MAX];
+    let moved = &mut moved[..template.bytes.len()];
+    moved.copy_from_slice(&template.bytes);
+    let behind = out.len() - template.begin as usize;
+    for pointer in &template.pointers {
+        // Into the question, or back into the template itself.
+        let by = if pointer.target < template.begin { apex_at } else { behind };
+        let at = usize::from(pointer.at);
+        let moved_to = 0xC000 | (pointer.target + by as u16);
+        moved[at..at + 2].copy_from_slice(&moved_to.to_be_bytes());
+    }
+    out.records_raw(Section::Authority, template.count, moved, template.plain_len.into())
+}
+
+/// AUTHORITY records of a zone as bytes, for any question in it.
+#[derive(Debug)]
+pub(crate) struct Template {
+    bytes: Box<[u8]>,
+    count: u16,
+    plain_len: u16,
+    /// Where the bytes stood in the message they were made in; the zone's name was its question.
+    begin: u16,
+    pointers: Box<[Pointer]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pointer {
+    at: u16,
+    target: u16,
+}
+
+impl Template {
+    /// The records of a question for the zone's own name. `None` where they do not fit.
+    pub(crate) fn of(records: &ToRender<'_>) -> Option<Self> {
+        let mut room = [0; 12 + 259 + TEMPLATE_LEN_MAX];
+        let mut names = Compressor::new();
+        let mut out = Builder::new(&mut room, usize::MAX, &mut names);
+        let begin = records.write_question(&mut out)?;
+        let plain = out.plain_len();
+        records.write(&mut out, Section::Authority)?;
+        let (end, plain_len) = (out.len(), out.plain_len() - plain);
+        let count = out.records(Section::Authority);
+        out.finish();
+        let bytes = room.get(begin..end).filter(|bytes| bytes.len() <= TEMPLATE_LEN_MAX)?;
+        let pointers = pointers(bytes)?;
+        Some(Self {
+            bytes: bytes.into(),
+            count,
+            plain_len: u16::try_from(plain_len).ok()?,
+            begin: u16::try_from(begin).ok()?,
+            pointers: pointers.into(),
+        })
+    }
+}
+
+/// Where the names of these records are pointers.
+fn pointers(records: &[u8]) -> Option<Vec<Pointer>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < records.len() {
+        at = name_end(records, at, &mut found)?;
+        let rtype = Rtype(u16::from_be_bytes([*records.get(at)?, *records.get(at + 1)?]));
+        let len = u16::from_be_bytes([*records.get(at + 8)?, *records.get(at + 9)?]);
+        let mut field_at = at + 10;
+        at = field_at + usize::from(len);
+        for field in rdata::layout(rtype) {
+            match field {
+                Field::Fixed(len) => field_at += usize::from(*len),
+                Field::Name { .. } => field_at = name_end(records, field_at, &mut found)?,
+                _ => break,
+            }
+        }
+    }
+    Some(found)
+}
+
+fn name_end(records: &[u8], mut at: usize, found: &mut Vec<Pointer>) -> Option<usize> {
+    loop {
+        match *records.get(at)? {
+            0 => return Some(at + 1),
+            len if len >= 0xC0 => {
+                let target = u16::from_be_bytes([len & 0x3F, *records.get(at + 1)?]);
+                found.push(Pointer { at: u16::try_from(at).ok()?, target });
+                return Some(at + 2);
+            }
+            len => at += 1 + usize::from(len),
+        }
+    }
+}
+
+/// Records that are made into bytes when data changes.
+#[derive(Debug)]
+pub(crate) struct ToRender<'a> {
+    question: Name<'a>,
+    records: Vec<(Section, Name<'a>, Rtype, u32, &'a [u8])>,
+}
+
+impl<'a> ToRender<'a> {
+    pub(crate) fn new(question: Name<'a>) -> Self {
+        Self { question, records: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, section: Section, owner: Name<'a>, rtype: Rtype, ttl: u32, rdata: &'a [u8]) {
+        self.records.push((section, owner, rtype, ttl, rdata));
+    }
+
+    fn write_question(&self, out: &mut Builder<'_>) -> Option<usize> {
+        out.header(0, Flags(0));
+        out.question(self.question, Rtype::A, Rclass::IN).ok()?;
+        Some(out.len())
+    }
+
+    fn write(&self, out: &mut Builder<'_>, wanted: Section) -> Option<()> {
+        for &(section, owner, rtype, ttl, rdata) in &self.records {
+            if section == wanted {
+                let owner = if owner == self.question { Whose::Question } else { Whose::Name(owner) };
+                out.record_wire(section, owner, rtype, Rclass::IN, ttl, rdata).ok()?;
+            }
+        }
+        Some(())
+    }
+}
+
+/// Answer and additional records as bytes, for a question for their owner.
+#[derive(Clone, Debug)]
+pub(crate) struct Prepared {
+    bytes: Box<[u8]>,
+    answer_len: u16,
+    answer_count: u16,
+    additional_count: u16,
+    answer_plain: u16,
+    additional_plain: u16,
+}
+
+impl Prepared {
+    fn answer(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.answer_len)]
+    }
+
+    fn additional(&self) -> &[u8] {
+        &self.bytes[usize::from(self.answer_len)..]
+    }
+
+    fn answer_plain(&self) -> usize {
+        self.answer_plain.into()
+    }
+
+    fn additional_plain(&self) -> usize {
+        self.additional_plain.into()
+    }
+
+    fn plain_len(&self) -> usize {
+        self.answer_plain() + self.additional_plain()
+    }
+
+    /// No section has two records, so there is no order that could be changed.
+    pub(crate) fn is_single(&self) -> bool {
+        self.answer_count <= 1 && self.additional_count <= 1
+    }
+}
+
+/// Longest answer that is kept as bytes; a longer one is put together when it is asked for.
+const PREPARED_LEN_MAX: usize = 1024;
+
+/// Makes the bytes of an answer. `None` where there are too many of them.
+pub(crate) fn prepare(records: &ToRender<'_>) -> Option<Prepared> {
+    let mut room = [0; 12 + 259 + PREPARED_LEN_MAX];
+    let mut names = Compressor::new();
+    let mut out = Builder::new(&mut room, usize::MAX, &mut names);
+    let begin = records.write_question(&mut out)?;
+    let plain = out.plain_len();
+    records.write(&mut out, Section::Answer)?;
+    let (middle, answer_plain) = (out.len(), out.plain_len() - plain);
+    records.write(&mut out, Section::Additional)?;
+    let (end, additional_plain) = (out.len(), out.plain_len() - plain - answer_plain);
+    let counts = (out.records(Section::Answer), out.records(Section::Additional));
+    out.finish();
+    Some(Prepared {
+        bytes: room.get(begin..end)?.into(),
+        answer_len: u16::try_from(middle - begin).ok()?,
+        answer_count: counts.0,
+        additional_count: counts.1,
+        answer_plain: u16::try_from(answer_plain).ok()?,
+        additional_plain: u16::try_from(additional_plain).ok()?,
+    })
+}

@@ -1,0 +1,103 @@
+//! What a query leaves behind for the log: a plain value, handed over without waiting.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use crossbeam::queue::ArrayQueue;
+use crossbeam::sync::Unparker;
+use nodens_wire::{Flags, NameBuf, Opcode, Rcode, Rclass, Rtype};
+
+use crate::answer::Reason;
+use crate::plan::ZoneMap;
+
+/// Lines that wait for the writer; more are dropped and counted.
+pub const QUEUE_MAX: usize = 4096;
+
+/// Which answers a rule of `log` wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classes {
+    /// NOERROR with data, and referrals.
+    pub success: bool,
+    /// NXDOMAIN, and NOERROR without data.
+    pub denial: bool,
+    /// All else.
+    pub error: bool,
+}
+
+/// One `log` rule.
+#[derive(Debug)]
+pub struct LogRule {
+    /// It decides for names in these zones.
+    pub zones: ZoneMap<()>,
+    /// What it wants.
+    pub classes: Classes,
+    /// The writer's number for its format.
+    pub format: u32,
+}
+
+/// A query and its reply, or the reason of a failure.
+#[derive(Clone, Debug)]
+pub struct LogEntry {
+    /// The format of a query line; `None` for a line of `errors`.
+    pub format: Option<u32>,
+    /// Why there is no answer.
+    pub reason: Option<Reason>,
+    /// The client.
+    pub remote: SocketAddr,
+    /// The address asked, where it is known.
+    pub local: Option<IpAddr>,
+    /// TCP.
+    pub is_stream: bool,
+    /// The query's id.
+    pub id: u16,
+    /// The query's opcode.
+    pub opcode: Opcode,
+    /// The name, in lower case.
+    pub name: NameBuf,
+    /// Its type.
+    pub rtype: Rtype,
+    /// Its class.
+    pub rclass: Rclass,
+    /// Bytes of the query.
+    pub size: usize,
+    /// DO.
+    pub dnssec_ok: bool,
+    /// What the client can take: 512 without an OPT, 65,535 over TCP.
+    pub bufsize: u16,
+    /// How it went.
+    pub rcode: Rcode,
+    /// The reply's flags.
+    pub flags: Flags,
+    /// Bytes of the reply, uncompressed and without OPT.
+    pub reply_size: usize,
+    /// Nanoseconds from the reading of the clock that the query came with.
+    pub duration_nanos: u64,
+}
+
+/// Where a worker leaves its log entries.
+#[derive(Clone, Debug)]
+pub struct LogQueue {
+    queue: Arc<ArrayQueue<LogEntry>>,
+    writer: Unparker,
+}
+
+impl LogQueue {
+    /// A queue whose reader sleeps on the other half of `writer`.
+    #[must_use]
+    pub fn new(writer: Unparker) -> Self {
+        Self { queue: Arc::new(ArrayQueue::new(QUEUE_MAX)), writer }
+    }
+
+    /// Leaves an entry; false where the queue is full.
+    pub(crate) fn push(&self, entry: LogEntry) -> bool {
+        let pushed = self.queue.push(entry).is_ok();
+        self.writer.unpark();
+        pushed
+    }
+
+    /// Takes the oldest entry.
+    #[must_use]
+    pub fn pop(&self) -> Option<LogEntry> {
+        self.queue.pop()
+    }
+}

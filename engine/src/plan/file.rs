@@ -1,0 +1,34 @@
+//! The `file` step.
+
+use nodens_wire::{Opcode, Rcode};
+
+use super::{Flow, Source, StepName, Visit};
+use crate::answer::Answer;
+use crate::respond::{Outcome, respond};
+use crate::zone::Zone;
+
+/// `is_last`: a name outside the zones has nowhere else to go.
+pub(super) fn enter<'z>(source: &Source, is_last: bool, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
+    let found = source.zones.find(visit.asked.folded);
+    let Some((at, Zone::Records(zone))) = found.and_then(|(at, id)| Some((at, visit.data.zone(*id)?))) else {
+        if !is_last {
+            return Flow::Next;
+        }
+        answer.rcode = Rcode::REFUSED;
+        return Flow::Answered;
+    };
+    answer.by = Some(StepName::File);
+    // A zone that comes from a file has nobody to be notified by (RFC 8906 §3.1.4: say so).
+    if visit.client.opcode == Opcode::NOTIFY {
+        answer.rcode = Rcode::REFUSED;
+        return Flow::Answered;
+    }
+    let hash = visit.hash(at, || zone.hash_of(&visit.asked.folded[..at]));
+    match respond(zone, &visit.asked, at, hash, visit.shuffles, answer) {
+        Outcome::NotThere if source.falls_through(visit.asked.folded) => {
+            answer.clear();
+            Flow::Next
+        }
+        Outcome::NotThere | Outcome::Answered => Flow::Answered,
+    }
+}

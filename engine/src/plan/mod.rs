@@ -1,0 +1,176 @@
+//! Plans: what a server block does with a question, compiled to a slice of steps.
+//!
+//! ```text
+//!            down: enter, until one answers
+//!   question ──> loadbalance ──> hosts ──> file ──> etcd ──> whoami ──> end: SERVFAIL
+//!   reply    <── loadbalance <───────────────┘
+//!            up: leave, in reverse               observers (prometheus, errors, log) see the end of it, once
+//! ```
+//!
+//! The order is that of [`Step`], which is CoreDNS's, not that of the file. There is no dynamic dispatch and no task:
+//! a question is a cursor into the slice.
+
+mod etcd;
+mod file;
+mod hosts;
+mod loadbalance;
+mod walk;
+mod whoami;
+mod zones;
+
+use nodens_wire::{Name, Rtype};
+
+use crate::log::LogRule;
+use crate::snapshot::ZoneId;
+
+pub use loadbalance::{Cidr, LoadBalance};
+pub(crate) use walk::{Client, Visit, Walk, route};
+pub use zones::ZoneMap;
+
+/// A step's name, as Corefiles, logs and metrics write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StepName {
+    /// `loadbalance`
+    LoadBalance,
+    /// `hosts`
+    Hosts,
+    /// `file`
+    File,
+    /// `etcd`
+    Etcd,
+    /// `whoami`
+    Whoami,
+}
+
+impl StepName {
+    /// All of them, in the order of execution.
+    pub const ALL: [Self; 5] = [Self::LoadBalance, Self::Hosts, Self::File, Self::Etcd, Self::Whoami];
+
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::LoadBalance => "loadbalance",
+            Self::Hosts => "hosts",
+            Self::File => "file",
+            Self::Etcd => "etcd",
+            Self::Whoami => "whoami",
+        }
+    }
+}
+
+/// What a server block does with a question.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// In the order of [`Step`].
+    pub steps: Box<[Step]>,
+    /// `prometheus` is there: queries are counted.
+    pub metrics: bool,
+    /// `errors` is there: reasons of failures are logged.
+    pub errors: bool,
+    /// `log`: the first rule that covers the name decides.
+    pub log: Box<[LogRule]>,
+}
+
+impl Plan {
+    /// Whether anything here handles queries at all; a block of settings alone refuses.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty() && !self.metrics && !self.errors && self.log.is_empty()
+    }
+
+    /// The zone that a folded name would be looked up in first, and the bytes of the name in front of it.
+    #[inline]
+    pub(crate) fn first_zone(&self, name: &[u8]) -> Option<(usize, ZoneId)> {
+        self.steps.iter().find_map(|step| match step {
+            Step::Hosts(hosts) => Some((name.len() - 1, hosts.data)),
+            Step::File(source) | Step::Etcd(source) => source.zones.find(name).map(|(at, zone)| (at, *zone)),
+            Step::LoadBalance(_) | Step::Whoami => None,
+        })
+    }
+
+    /// An order may be changed on the way up.
+    fn shuffles(&self) -> bool {
+        matches!(self.steps.first(), Some(Step::LoadBalance(_)))
+    }
+}
+
+/// One directive that handles queries. The order of the variants is the order of execution.
+#[derive(Debug)]
+pub enum Step {
+    /// Shuffles addresses on the way up.
+    LoadBalance(LoadBalance),
+    /// Answers from a hosts file.
+    Hosts(Hosts),
+    /// Answers from zone files.
+    File(Source),
+    /// Answers from etcd.
+    Etcd(Source),
+    /// Answers with the client's address.
+    Whoami,
+}
+
+impl Step {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> StepName {
+        match self {
+            Self::LoadBalance(_) => StepName::LoadBalance,
+            Self::Hosts(_) => StepName::Hosts,
+            Self::File(_) => StepName::File,
+            Self::Etcd(_) => StepName::Etcd,
+            Self::Whoami => StepName::Whoami,
+        }
+    }
+}
+
+/// A step that answers for zones.
+#[derive(Debug)]
+pub struct Source {
+    /// Where each zone's data is.
+    pub zones: ZoneMap<ZoneId>,
+    /// A name that does not exist goes on to the next step, where it lies in one of these.
+    pub fallthrough: Option<ZoneMap<()>>,
+}
+
+impl Source {
+    fn falls_through(&self, name: &[u8]) -> bool {
+        self.fallthrough.as_ref().is_some_and(|zones| zones.contains(name))
+    }
+}
+
+/// The `hosts` step.
+#[derive(Debug)]
+pub struct Hosts {
+    /// One record zone, named `.`, with the addresses and their PTR.
+    pub data: ZoneId,
+    /// Names outside go on to the next step.
+    pub zones: ZoneMap<()>,
+    /// As in [`Source`].
+    pub fallthrough: Option<ZoneMap<()>>,
+    /// Types other than A, AAAA and PTR go on as well, where `fallthrough` covers the name.
+    pub fallthrough_unsupported: bool,
+}
+
+/// What is asked now: the client's question, or a name that an alias led to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// The name.
+    pub(crate) name: Name<'a>,
+    /// The same in lower case, in wire form.
+    pub(crate) folded: &'a [u8],
+    /// The type.
+    pub(crate) rtype: Rtype,
+    /// Prepared bytes may be used: they point into the client's question.
+    pub(crate) may_copy: bool,
+}
+
+/// What a step did. Nothing else decides where a question goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Not for this step, or not found: on to the next.
+    Next,
+    /// The answer says all, but for what is still pending in it.
+    Answered,
+}

@@ -1,0 +1,170 @@
+//! The cursor: down through the steps until one answers, again for each name that leaves its zone, and up.
+
+use std::net::IpAddr;
+
+use nodens_wire::{Name, NameBuf, Opcode, Rcode, Rtype};
+use rand::rngs::ChaCha8Rng;
+
+use super::{Asked, Flow, Plan, Step, etcd, file, hosts, loadbalance, whoami};
+use crate::answer::{Answer, Pending, Purpose, Reason};
+use crate::io::Peer;
+use crate::services::answer::Scratch;
+use crate::responder::Now;
+use crate::snapshot::{Data, Listener, Route};
+use crate::time::Clock;
+
+/// How often one query goes through a plan again for aliases.
+const ALIASES_MAX: u8 = 8;
+/// How often it does for ADDITIONAL.
+const ADDITIONAL_MAX: u8 = 64;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client<'a> {
+    pub(crate) peer: &'a Peer,
+    pub(crate) is_stream: bool,
+    pub(crate) opcode: Opcode,
+}
+
+impl Client<'_> {
+    pub(crate) fn address(&self) -> IpAddr {
+        self.peer.ip()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.peer.port()
+    }
+}
+
+/// What a step sees.
+pub(crate) struct Visit<'a, 'z> {
+    pub(crate) asked: Asked<'a>,
+    pub(crate) client: &'a Client<'a>,
+    pub(crate) clock: Clock,
+    pub(crate) data: &'z Data,
+    pub(crate) services: &'a mut Scratch,
+    /// Records may change places on the way up.
+    pub(crate) shuffles: bool,
+    /// The hash of so many bytes of the name, when it has been computed already.
+    probe: Option<(usize, u64)>,
+}
+
+impl Visit<'_, '_> {
+    #[inline]
+    pub(super) fn hash(&self, len: usize, make: impl FnOnce() -> u64) -> u64 {
+        match self.probe {
+            Some((known, hash)) if known == len => hash,
+            _ => make(),
+        }
+    }
+}
+
+/// One query's way through the plans.
+pub(crate) struct Walk<'a, 'z> {
+    now: Now<'z>,
+    listener: &'z Listener,
+    client: Client<'a>,
+    services: &'a mut Scratch,
+    random: &'a mut ChaCha8Rng,
+    aliases_left: u8,
+    additional_left: u8,
+}
+
+/// The server block that serves a folded name. A question for DS belongs to the zone above the cut, where that is
+/// served too (RFC 4035 §3.1.4.1).
+#[inline]
+pub(crate) fn route(listener: &Listener, name: &[u8], rtype: Rtype) -> Option<Route> {
+    let (at, &route) = listener.routes.find(name)?;
+    if rtype == Rtype::DS && name[at] != 0 {
+        let parent = at + 1 + usize::from(name[at]);
+        return listener.routes.find_from(name, parent).map_or(Some(route), |(_, &above)| Some(above));
+    }
+    Some(route)
+}
+
+impl<'a, 'z> Walk<'a, 'z> {
+    pub(crate) fn new(
+        now: &Now<'z>,
+        listener: &'z Listener,
+        client: Client<'a>,
+        services: &'a mut Scratch,
+        random: &'a mut ChaCha8Rng,
+    ) -> Self {
+        let (aliases_left, additional_left) = (ALIASES_MAX, ADDITIONAL_MAX);
+        Self { now: *now, listener, client, services, random, aliases_left, additional_left }
+    }
+
+    /// Answers one question by a plan. `depth` counts the questions it was asked for.
+    pub(crate) fn answer(
+        &mut self,
+        plan: &'z Plan,
+        asked: Asked<'_>,
+        probe: Option<(usize, u64)>,
+        depth: u8,
+        answer: &mut Answer<'z>,
+    ) {
+        let entered = self.down(plan, asked, probe, answer);
+        while let Some(pending) = answer.next_pending() {
+            let came = self.again(&pending, depth, answer);
+            answer.resolved(came);
+        }
+        for step in plan.steps[..entered].iter().rev() {
+            if let Step::LoadBalance(balance) = step {
+                loadbalance::leave(balance, self.random, answer.begins(), answer);
+            }
+        }
+    }
+
+    /// Enters steps until one answers; tells how many were passed on the way.
+    fn down(&mut self, plan: &'z Plan, asked: Asked<'_>, probe: Option<(usize, u64)>, answer: &mut Answer<'z>) -> usize {
+        let mut visit = Visit {
+            asked,
+            client: &self.client,
+            clock: self.now.clock,
+            data: self.now.data,
+            services: self.services,
+            shuffles: plan.shuffles(),
+            probe,
+        };
+        for (at, step) in plan.steps.iter().enumerate() {
+            let is_last = at + 1 == plan.steps.len();
+            let flow = match step {
+                Step::LoadBalance(_) => Flow::Next,
+                Step::Hosts(step) => hosts::enter(step, &mut visit, answer),
+                Step::File(source) => file::enter(source, is_last, &mut visit, answer),
+                Step::Etcd(source) => etcd::enter(source, &mut visit, answer),
+                Step::Whoami => whoami::enter(&visit, answer),
+            };
+            if flow == Flow::Answered {
+                return at;
+            }
+        }
+        // A question that runs off the end of the plan.
+        answer.rcode = Rcode::SERVFAIL;
+        answer.reason = plan.steps.last().map(|step| Reason::NoNext(step.name()));
+        plan.steps.len()
+    }
+
+    /// Asks for a name that an alias or a target led to, starting again from the choice of the server block.
+    fn again(&mut self, wanted: &Pending<'z>, depth: u8, answer: &mut Answer<'z>) -> usize {
+        let is_alias = matches!(wanted.purpose, Purpose::Alias | Purpose::AliasWithRcode);
+        let left = if is_alias { &mut self.aliases_left } else { &mut self.additional_left };
+        if *left == 0 || depth == ALIASES_MAX {
+            answer.limited |= is_alias && depth < ALIASES_MAX;
+            return 0;
+        }
+        *left -= 1;
+        let Ok(name) = Name::from_wire(answer.bytes(wanted.target)).map(Name::to_buf) else { return 0 };
+        let folded: NameBuf = name.clone().folded();
+        let outer = answer.begin_inner();
+        match route(self.listener, folded.as_bytes(), wanted.rtype).map(|route| &self.now.config.plans[route.plan as usize]) {
+            Some(plan) if !plan.is_empty() => {
+                let (name, folded) = (name.as_name(), folded.as_bytes());
+                let asked = Asked { name, folded, rtype: wanted.rtype, may_copy: false };
+                self.answer(plan, asked, None, depth + 1, answer);
+            }
+            _ => answer.rcode = Rcode::REFUSED,
+        }
+        answer.end_inner(outer, wanted)
+    }
+}

@@ -1,0 +1,111 @@
+//! Which of some zones a name lies in: the longest, on label borders.
+
+use hashbrown::HashTable;
+use nodens_wire::NameBuf;
+
+use crate::zone::trie::NameHash;
+
+/// Zones by name, each with a value of its own.
+#[derive(Debug)]
+pub struct ZoneMap<T> {
+    hash: NameHash,
+    zones: Vec<(NameBuf, T)>,
+    at: HashTable<u32>,
+    /// Bit `n` is set where a zone's name has `n` bytes, so that most suffixes cost one test.
+    lengths: [u64; 4],
+}
+
+impl<T> ZoneMap<T> {
+    /// An empty map.
+    #[must_use]
+    pub fn new(hash: NameHash) -> Self {
+        Self { hash, zones: Vec::new(), at: HashTable::new(), lengths: [0; 4] }
+    }
+
+    /// The value of a zone, made if there is none yet. Names are folded.
+    pub fn entry(&mut self, zone: &NameBuf, make: impl FnOnce() -> T) -> &mut T {
+        let zone = zone.clone().folded();
+        let hash = self.hash.of(zone.as_bytes());
+        let found = self.at.find(hash, |&at| self.zones[at as usize].0.as_bytes() == zone.as_bytes()).copied();
+        let at = found.unwrap_or_else(|| {
+            let len = zone.as_bytes().len();
+            self.lengths[len / 64] |= 1 << (len % 64);
+            let at = self.zones.len() as u32;
+            self.zones.push((zone, make()));
+            let (hasher, zones) = (&self.hash, &self.zones);
+            self.at.insert_unique(hash, at, |&at| hasher.of(zones[at as usize].0.as_bytes()));
+            at
+        });
+        &mut self.zones[at as usize].1
+    }
+
+    /// The longest zone that holds a folded name in wire form, and how many of the name's bytes stand in front of it.
+    #[must_use]
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<(usize, &T)> {
+        self.find_from(name, 0)
+    }
+
+    /// The same for zones no longer than the name without its first `from` bytes.
+    #[must_use]
+    #[inline]
+    pub fn find_from(&self, name: &[u8], from: usize) -> Option<(usize, &T)> {
+        let mut at = from;
+        loop {
+            let rest = name.get(at..)?;
+            let len = rest.len();
+            if len < 256 && self.lengths[len / 64] >> (len % 64) & 1 == 1 {
+                let hash = self.hash.of(rest);
+                if let Some(&found) = self.at.find(hash, |&at| self.zones[at as usize].0.as_bytes() == rest) {
+                    return Some((at, &self.zones[found as usize].1));
+                }
+            }
+            match rest.first() {
+                None | Some(0) => return None,
+                Some(&len) => at += 1 + usize::from(len),
+            }
+        }
+    }
+
+    /// Whether a zone holds the name.
+    #[must_use]
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// All zones with their values, in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = (&NameBuf, &T)> {
+        self.zones.iter().map(|(zone, value)| (zone, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_zone_on_a_label_border_wins() {
+        let mut map = ZoneMap::new(NameHash::new(3));
+        for zone in ["cedar.example.", "deep.cedar.example.", "example."] {
+            map.entry(&NameBuf::from_text(zone).unwrap(), || zone);
+        }
+        let check = |name: &str, expected: Option<(usize, &str)>| {
+            let name = NameBuf::from_text(name).unwrap();
+            assert_eq!(map.find(name.as_bytes()).map(|(at, zone)| (at, *zone)), expected);
+        };
+        check("a.deep.cedar.example.", Some((2, "deep.cedar.example.")));
+        check("deep.cedar.example.", Some((0, "deep.cedar.example.")));
+        check("adeep.cedar.example.", Some((6, "cedar.example.")));
+        check("xcedar.example.", Some((7, "example.")));
+        check("test.", None);
+        check(".", None);
+    }
+
+    #[test]
+    fn the_root_holds_every_name() {
+        let mut map = ZoneMap::new(NameHash::new(3));
+        map.entry(&NameBuf::root(), || ());
+        assert_eq!(map.find(NameBuf::from_text("a.b").unwrap().as_bytes()).map(|found| found.0), Some(4));
+        assert!(map.contains(b"\0"));
+    }
+}

@@ -1,0 +1,548 @@
+//! The sans-io core: packets, time and snapshot in; replies and effects out.
+//!
+//! ```text
+//!   batch ── pass 1: parse, fold, route, hash, touch ──> pass 2: walk the plan, encode ──> replies in their room
+//!   stream bytes ── frames ──> the same ──> replies appended, one write
+//! ```
+//!
+//! It owns no socket, reads no clock and spawns nothing, so the same code runs under every port, in the simulation and
+//! in the fuzzer.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use nodens_wire::{Compressor, Flags, Name, NameBuf, Opcode, Query, Rclass, Rcode, Refusal, Rtype, carries_opt, edns, label};
+use rand::SeedableRng as _;
+use rand::rngs::ChaCha8Rng;
+
+use crate::answer::{Answer, Memory, Reason};
+use crate::encode::{self, ReplyOpt, Written};
+use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId, UpstreamDatagram};
+use crate::log::{Classes, LogEntry, LogQueue};
+use crate::plan::{Asked, Client, Plan, Walk, route};
+use crate::services::answer::Scratch;
+use crate::snapshot::{Config, Data, Route};
+use crate::stats::{Observed, WorkerStats};
+use crate::stream::{IDLE, REPLIES_LEN_MAX, Streams, split_frame};
+use crate::time::{Clock, Instant};
+use crate::zone::Zone;
+use crate::zone::trie::NameHash;
+
+/// The UDP size that our OPT offers, in bytes: what passes everywhere without fragments.
+pub const UDP_SIZE: u16 = 1232;
+/// Effects that wait to be carried out; one more is dropped and counted.
+pub const EFFECTS_MAX: usize = 1024;
+const MESSAGE_LEN_MAX: usize = 65_535;
+
+/// What one batch is answered with.
+#[derive(Clone, Copy, Debug)]
+pub struct Now<'z> {
+    /// The one reading of the clock.
+    pub clock: Clock,
+    /// The configuration.
+    pub config: &'z Config,
+    /// The data.
+    pub data: &'z Data,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Responder {
+    hash: NameHash,
+    random: ChaCha8Rng,
+    stats: Arc<WorkerStats>,
+    log: Option<LogQueue>,
+    streams: Streams,
+    effects: VecDeque<(Effect, Vec<u8>)>,
+    memory: Memory,
+    work: Work,
+    /// The names of a batch in lower case.
+    folded: Vec<[u8; 256]>,
+}
+
+/// Memory that every answer uses and none keeps.
+#[derive(Debug)]
+struct Work {
+    names: Compressor,
+    services: Scratch,
+    /// Room for a message of any size.
+    message: Vec<u8>,
+}
+
+/// A query of a batch, after the first pass.
+enum Prepared<'p> {
+    Query(Query<'p>, Option<Route>, Probe),
+    Refused(Refusal),
+}
+
+/// The hash of so many bytes of the name, for the zone that will most likely answer.
+type Probe = Option<(usize, u64)>;
+
+/// Who asked.
+#[derive(Clone, Copy)]
+struct Origin<'a> {
+    listener: ListenerId,
+    peer: &'a Peer,
+    local: Option<IpAddr>,
+    is_stream: bool,
+}
+
+impl Responder {
+    /// A responder with its own counters. `seed` feeds all that is random in it; `hash` is the one of the zones.
+    #[must_use]
+    pub fn new(seed: u64, hash: NameHash, stats: Arc<WorkerStats>, log: Option<LogQueue>) -> Self {
+        Self {
+            hash,
+            random: ChaCha8Rng::seed_from_u64(seed),
+            stats,
+            log,
+            streams: Streams::new(),
+            effects: VecDeque::new(),
+            memory: Memory::default(),
+            work: Work { names: Compressor::new(), services: Scratch::default(), message: Vec::new() },
+            folded: vec![[0; 256]; BATCH_MAX],
+        }
+    }
+
+    /// Answers a batch of up to [`BATCH_MAX`] datagrams, each in its room.
+    pub fn datagrams(&mut self, now: &Now<'_>, batch: &mut [Datagram<'_>]) {
+        let mut folded = std::mem::take(&mut self.folded);
+        let mut prepared = ArrayVec::<Prepared<'_>, BATCH_MAX>::new();
+        for (datagram, row) in batch.iter().zip(&mut folded) {
+            prepared.push(self.prepare(now, datagram.listener, datagram.query, row));
+        }
+        // The first look at each slot waits for memory; a batch of them waits once.
+        for (prepared, (datagram, row)) in prepared.iter().zip(batch.iter().zip(&folded)) {
+            if let Prepared::Query(query, Some(route), Some((len, hash))) = prepared {
+                let _ = (datagram, len);
+                touch(now, *route, &row[..query.qname.len()], *hash);
+            }
+        }
+        let mut answer = Answer::new(std::mem::take(&mut self.memory));
+        for (prepared, (datagram, row)) in prepared.iter().zip(batch.iter_mut().zip(&folded)) {
+            let Datagram { query: bytes, reply, peer, listener, local, .. } = datagram;
+            let origin = Origin { listener: *listener, peer, local: *local, is_stream: false };
+            datagram.reply_len = match prepared {
+                Prepared::Refused(refusal) => refuse(bytes, *refusal, reply),
+                Prepared::Query(query, route, probe) => {
+                    let limit = query.opt.as_ref().map_or(512, |opt| usize::from(opt.udp_size_usable()));
+                    let folded = &row[..query.qname.len()];
+                    let question = Asking { query, folded, route: *route, probe: *probe, origin, limit };
+                    self.respond(now, &question, reply, &mut answer)
+                }
+            };
+        }
+        self.memory = answer.into_memory();
+        self.folded = folded;
+    }
+
+    /// The first pass over a query: what it is, whose it is, and where its name would stand.
+    #[inline]
+    fn prepare<'p>(&self, now: &Now<'_>, listener: ListenerId, packet: &'p [u8], row: &mut [u8; 256]) -> Prepared<'p> {
+        let query = match Query::parse(packet) {
+            Ok(query) => query,
+            Err(refusal) => return Prepared::Refused(refusal),
+        };
+        let name = &mut row[..query.qname.len()];
+        label::fold_into(query.qname.as_bytes(), name);
+        let route = now.config.listeners.get(usize::from(listener.0)).and_then(|l| route(l, name, query.rtype));
+        let probe = route.and_then(|route| now.config.plans[route.plan as usize].first_zone(name)).map(|(len, zone)| {
+            let hash = self.hash.of(&name[..len]);
+            match now.data.zone(zone) {
+                Some(Zone::Services(tree)) => tree.touch(hash),
+                Some(Zone::Records(zone)) => zone.touch(hash),
+                None => {}
+            }
+            (len, hash)
+        });
+        Prepared::Query(query, route, probe)
+    }
+
+    /// Answers one query into `room`; returns the bytes of the reply, 0 where it left by an effect.
+    fn respond<'z>(
+        &mut self,
+        now: &Now<'z>,
+        asking: &Asking<'_>,
+        room: &mut [u8],
+        answer: &mut Answer<'z>,
+    ) -> usize {
+        let Asking { query, origin, limit, .. } = *asking;
+        let written = catch_unwind(AssertUnwindSafe(|| self.answer_into(now, asking, room, answer)));
+        let written = written.unwrap_or_else(|_| {
+            // One bad packet must not stop a node's DNS.
+            self.stats.panics.add(1);
+            self.work.services = Scratch::default();
+            answer.reset();
+            answer.rcode = Rcode::SERVFAIL;
+            answer.reason = Some(Reason::Panic);
+            self.write(asking, room, answer)
+        });
+        let mut len = written.len;
+        if !written.whole && limit > room.len() {
+            len = 0;
+            let mut message = self.take_message();
+            let larger = self.write(asking, &mut message, answer);
+            let Origin { listener, peer, local, .. } = origin;
+            self.effect(Effect::Send { listener, peer: *peer, local }, &message[..larger.len]);
+            self.work.message = message;
+        }
+        self.observe(now, asking, answer, &written);
+        let _ = query;
+        len
+    }
+
+    fn answer_into<'z>(
+        &mut self,
+        now: &Now<'z>,
+        asking: &Asking<'_>,
+        room: &mut [u8],
+        answer: &mut Answer<'z>,
+    ) -> Written {
+        answer.reset();
+        self.decide(now, asking, true, answer);
+        let written = self.write(asking, room, answer);
+        if written.whole || answer.rendered.is_none() {
+            return written;
+        }
+        // Prepared bytes fit whole or not at all; single records can be cut.
+        answer.reset();
+        self.decide(now, asking, false, answer);
+        self.write(asking, room, answer)
+    }
+
+    /// Finds the answer: refusals in their order, then the plan.
+    fn decide<'z>(&mut self, now: &Now<'z>, asking: &Asking<'_>, may_copy: bool, answer: &mut Answer<'z>) {
+        let Asking { query, folded, route, probe, origin, .. } = *asking;
+        let Some(listener) = now.config.listeners.get(usize::from(origin.listener.0)) else {
+            answer.rcode = Rcode::REFUSED;
+            return;
+        };
+        if query.rclass != Rclass::IN && !listener.any_class {
+            answer.rcode = Rcode::REFUSED;
+            return;
+        }
+        if query.opt.as_ref().is_some_and(|opt| opt.version != edns::VERSION) {
+            answer.rcode = Rcode::BADVERS;
+            return;
+        }
+        let plan = route.map(|route| &now.config.plans[route.plan as usize]).filter(|plan| !plan.is_empty());
+        let Some(plan) = plan else {
+            answer.rcode = Rcode::REFUSED;
+            return;
+        };
+        let client = Client { peer: origin.peer, is_stream: origin.is_stream, opcode: query.flags.opcode() };
+        let mut walk = Walk::new(now, listener, client, &mut self.work.services, &mut self.random);
+        let asked = Asked { name: query.qname, folded, rtype: query.rtype, may_copy };
+        walk.answer(plan, asked, probe, 0, answer);
+    }
+
+    fn write(&mut self, asking: &Asking<'_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
+        let opt = asking.query.opt.as_ref().map(|opt| reply_opt(opt, asking, answer));
+        // Over a stream there is room for all that was gathered; TC would only bring the client back.
+        let cut = answer.limited && !asking.origin.is_stream;
+        encode::write(asking.query, answer, cut, opt.as_ref(), asking.limit, room, &mut self.work.names)
+    }
+
+    /// Counts and logs one query and its reply.
+    fn observe(&mut self, now: &Now<'_>, asking: &Asking<'_>, answer: &mut Answer<'_>, written: &Written) {
+        let Asking { query, route, origin, .. } = *asking;
+        if answer.limited {
+            self.stats.gather_limited.add(1);
+        }
+        if answer.rcode == Rcode::BADVERS {
+            return;
+        }
+        let listener = now.config.listeners.get(usize::from(origin.listener.0));
+        let served = query.rclass == Rclass::IN || listener.is_some_and(|listener| listener.any_class);
+        let plan = route.filter(|_| served).map(|route| (&now.config.plans[route.plan as usize], route.series));
+        let series = match plan {
+            Some((plan, series)) if !plan.is_empty() && answer.reason != Some(Reason::Panic) => {
+                plan.metrics.then_some(series)
+            }
+            // What no plan has seen is counted whether or not one counts.
+            _ => listener.map(|listener| listener.dropped),
+        };
+        if let Some(series) = series.and_then(|series| self.stats.series.get(series as usize)) {
+            series.count(&Observed {
+                is_stream: origin.is_stream,
+                is_v6: !origin.peer.is_ipv4(),
+                rtype: query.rtype,
+                dnssec_ok: query.opt.as_ref().is_some_and(|opt| opt.dnssec_ok),
+                query_len: query.len,
+                reply_plain_len: if answer.by.is_some() { written.plain_len } else { 0 },
+                rcode: answer.rcode,
+                by: answer.by,
+                duration: Duration::ZERO,
+            });
+        }
+        if let Some((plan, _)) = plan
+            && (!plan.log.is_empty() || (plan.errors && answer.reason.is_some()))
+        {
+            self.log(plan, now, asking, answer, written);
+        }
+    }
+
+    #[cold]
+    fn log(&mut self, plan: &Plan, _now: &Now<'_>, asking: &Asking<'_>, answer: &mut Answer<'_>, written: &Written) {
+        let Some(log) = &self.log else { return };
+        let Asking { query, folded, origin, .. } = *asking;
+        let opt = query.opt.as_ref();
+        let mut entry = LogEntry {
+            format: None,
+            reason: answer.reason.take(),
+            remote: origin.peer.to_socket_addr(),
+            local: origin.local,
+            is_stream: origin.is_stream,
+            id: query.id,
+            opcode: query.flags.opcode(),
+            name: Name::from_wire(folded).map_or_else(|_| NameBuf::root(), Name::to_buf),
+            rtype: query.rtype,
+            rclass: query.rclass,
+            size: query.len,
+            dnssec_ok: opt.is_some_and(|opt| opt.dnssec_ok),
+            bufsize: match opt {
+                _ if origin.is_stream => u16::MAX,
+                Some(opt) => opt.udp_size_usable(),
+                None => 512,
+            },
+            rcode: answer.rcode,
+            flags: Flags(written.flags),
+            reply_size: written.plain_len,
+            duration_nanos: 0,
+        };
+        // The first rule that covers the name decides, also about not logging.
+        if let Some(rule) = plan.log.iter().find(|rule| rule.zones.contains(folded))
+            && rule.classes.want(answer)
+        {
+            let query_line = LogEntry { format: Some(rule.format), reason: None, ..entry.clone() };
+            self.stats.log_dropped.add(u64::from(!log.push(query_line)));
+        }
+        if plan.errors && entry.reason.is_some() {
+            entry.format = None;
+            self.stats.log_dropped.add(u64::from(!log.push(entry)));
+        }
+    }
+
+    /// Something happened on a client's connection.
+    pub fn stream(&mut self, now: &Now<'_>, event: StreamEvent<'_>) {
+        match event {
+            StreamEvent::Opened { stream, listener, peer, local } => {
+                let peer = Peer::from_socket_addr(peer);
+                if let Some(idle) = self.streams.opened(now.clock.now, stream, listener, peer, local.ip()) {
+                    self.stats.streams_limited.add(1);
+                    self.effect(Effect::CloseStream { stream: idle }, &[]);
+                }
+            }
+            StreamEvent::Readable { stream, bytes, reply } => self.read(now, stream, bytes, reply),
+            StreamEvent::Writable { stream } => {
+                let paused = self.streams.get_mut(stream).is_some_and(|state| std::mem::take(&mut state.is_paused));
+                if paused {
+                    let mut reply = Vec::new();
+                    self.read(now, stream, &[], &mut reply);
+                    self.effect(Effect::WriteStream { stream }, &reply);
+                    let still = self.streams.get_mut(stream).is_some_and(|state| state.is_paused);
+                    if !still {
+                        self.effect(Effect::PauseStream { stream, paused: false }, &[]);
+                        self.close_if_done(stream);
+                    }
+                }
+            }
+            StreamEvent::HalfClosed { stream } => {
+                if let Some(state) = self.streams.get_mut(stream) {
+                    state.is_half_closed = true;
+                }
+                self.close_if_done(stream);
+            }
+            StreamEvent::Closed { stream } => self.streams.closed(stream),
+        }
+    }
+
+    /// A client that sends no more has been answered: nothing keeps the connection.
+    fn close_if_done(&mut self, stream: StreamId) {
+        if self.streams.get_mut(stream).is_some_and(|state| state.is_half_closed && !state.is_paused) {
+            self.effect(Effect::CloseStream { stream }, &[]);
+        }
+    }
+
+    /// Answers all whole messages that have come, until their answers are enough for one write.
+    fn read(&mut self, now: &Now<'_>, stream: StreamId, bytes: &[u8], reply: &mut Vec<u8>) {
+        let Some(state) = self.streams.get_mut(stream) else { return };
+        let (peer, origin_listener, local) = (state.peer, state.listener, state.local);
+        let origin = Origin { listener: origin_listener, peer: &peer, local: Some(local), is_stream: true };
+        let mut rest = bytes;
+        let mut came = false;
+        let mut full = false;
+        let whole_before = state.is_between_messages();
+        let mut waiting = None;
+        if !whole_before || state.is_paused {
+            state.push(bytes);
+            waiting = Some(state.take_pending());
+            rest = &[];
+        }
+        let mut answer = Answer::new(std::mem::take(&mut self.memory));
+        let mut source = waiting.as_deref().unwrap_or(rest);
+        while let Some((message, len)) = split_frame(source) {
+            if reply.len() >= REPLIES_LEN_MAX {
+                full = true;
+                break;
+            }
+            came = true;
+            self.message(now, origin, message, reply, &mut answer);
+            source = &source[2 + len..];
+        }
+        self.memory = answer.into_memory();
+        let Some(state) = self.streams.get_mut(stream) else { return };
+        state.push(source);
+        if came {
+            state.touch(now.clock.now);
+        }
+        if full {
+            state.is_paused = true;
+            self.effect(Effect::PauseStream { stream, paused: true }, &[]);
+        }
+    }
+
+    /// One message of a stream; its answer goes behind the others.
+    fn message<'z>(
+        &mut self,
+        now: &Now<'z>,
+        origin: Origin<'_>,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+        answer: &mut Answer<'z>,
+    ) {
+        let mut row = [0; 256];
+        let mut room = self.take_message();
+        let len = match self.prepare(now, origin.listener, message, &mut row) {
+            Prepared::Refused(refusal) => refuse(message, refusal, &mut room),
+            Prepared::Query(query, route, probe) => {
+                let folded = &row[..query.qname.len()];
+                let asking = Asking { query: &query, folded, route, probe, origin, limit: MESSAGE_LEN_MAX };
+                self.respond(now, &asking, &mut room, answer)
+            }
+        };
+        if len > 0 {
+            reply.extend_from_slice(&(len as u16).to_be_bytes());
+            reply.extend_from_slice(&room[..len]);
+        }
+        self.work.message = room;
+    }
+
+    fn take_message(&mut self) -> Vec<u8> {
+        let mut message = std::mem::take(&mut self.work.message);
+        message.resize(MESSAGE_LEN_MAX, 0);
+        message
+    }
+
+    /// Another server replied. No step asks one yet.
+    pub fn upstream(&mut self, _now: &Now<'_>, _reply: UpstreamDatagram<'_>) {}
+
+    /// Time has passed: closes connections that have been silent too long.
+    pub fn timeout(&mut self, now: Instant) {
+        let mut over = Vec::new();
+        self.streams.expire(now, |stream| over.push(stream));
+        for stream in over {
+            self.effect(Effect::CloseStream { stream }, &[]);
+        }
+    }
+
+    /// When [`Responder::timeout`] wants to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.streams.deadline()
+    }
+
+    /// The next thing to be done, and the bytes it speaks of.
+    pub fn poll_effect(&mut self) -> Option<(Effect, Vec<u8>)> {
+        self.effects.pop_front()
+    }
+
+    fn effect(&mut self, effect: Effect, bytes: &[u8]) {
+        // A connection that is to be closed must not be forgotten; a datagram may be.
+        let may_drop = matches!(effect, Effect::Send { .. });
+        if may_drop && self.effects.len() >= EFFECTS_MAX {
+            self.stats.effects_dropped.add(1);
+            return;
+        }
+        self.effects.push_back((effect, bytes.to_vec()));
+    }
+}
+
+/// One query on its way to an answer.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    query: &'a Query<'a>,
+    /// Its name in lower case.
+    folded: &'a [u8],
+    route: Option<Route>,
+    probe: Probe,
+    origin: Origin<'a>,
+    /// Most bytes that the client takes.
+    limit: usize,
+}
+
+/// The second look, at what the first one found.
+#[inline]
+fn touch(now: &Now<'_>, route: Route, folded: &[u8], hash: u64) {
+    let Some((_, zone)) = now.config.plans[route.plan as usize].first_zone(folded) else { return };
+    match now.data.zone(zone) {
+        Some(Zone::Services(tree)) => tree.touch_entry(hash),
+        Some(Zone::Records(zone)) => zone.touch_node(hash),
+        None => {}
+    }
+}
+
+/// Our OPT: never a copy of the client's (RFC 6891 §6.2.3, RFC 7828, RFC 8914).
+fn reply_opt(theirs: &nodens_wire::Opt<'_>, asking: &Asking<'_>, answer: &Answer<'_>) -> ReplyOpt {
+    let mut opt = ReplyOpt { udp_size: UDP_SIZE, dnssec_ok: theirs.dnssec_ok, options: ArrayVec::new() };
+    if asking.origin.is_stream && theirs.option(edns::KEEPALIVE).is_some() {
+        let tenths = (IDLE.as_millis() / 100) as u16;
+        opt.options.push((edns::KEEPALIVE, tenths.to_be_bytes().into_iter().collect()));
+    }
+    let error = match &answer.reason {
+        Some(Reason::Unsynced(_)) => Some(edns::ede::NOT_READY),
+        _ if answer.rcode == Rcode::REFUSED && asking.route.is_none() => Some(edns::ede::NOT_AUTHORITATIVE),
+        _ => None,
+    };
+    if let Some(code) = error {
+        opt.options.push((edns::EDE, code.to_be_bytes().into_iter().collect()));
+    }
+    opt
+}
+
+/// The short reply to what is no query that could be answered; 0 for none at all.
+fn refuse(packet: &[u8], refusal: Refusal, room: &mut [u8]) -> usize {
+    let (rcode, question_len, has_opt) = match refusal {
+        Refusal::Ignore => return 0,
+        Refusal::NotImplemented => (Rcode::NOTIMP, 0, carries_opt(packet)),
+        Refusal::FormErr { question_len, has_opt } => (Rcode::FORMERR, question_len, has_opt),
+    };
+    let [id_high, id_low, high, low, ..] = *packet else { return 0 };
+    let theirs = Flags(u16::from_be_bytes([high, low]));
+    let opcode = if rcode == Rcode::NOTIMP { theirs.opcode() } else { Opcode::QUERY };
+    let flags = Flags(0).with_qr(true).with_opcode(opcode).with_rd(theirs.rd()).with_cd(theirs.cd()).with_rcode(rcode);
+    encode::short(
+        u16::from_be_bytes([id_high, id_low]),
+        flags,
+        packet.get(12..12 + question_len).unwrap_or_default(),
+        has_opt.then_some(UDP_SIZE),
+        room,
+    )
+}
+
+impl Classes {
+    fn want(self, answer: &Answer<'_>) -> bool {
+        let has_data = answer.rendered.is_some() || !answer.sections[0].is_empty();
+        let soa = answer.authority.is_some() || answer.sections[1].iter().any(|pick| pick.rtype == Rtype::SOA);
+        match answer.rcode {
+            Rcode::NXDOMAIN if !has_data => self.denial,
+            Rcode::NOERROR if !has_data && soa => self.denial,
+            Rcode::NOERROR => self.success,
+            _ => self.error,
+        }
+    }
+}

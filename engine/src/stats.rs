@@ -1,0 +1,175 @@
+//! What a worker counts, for others to read.
+//!
+//! Each worker has its own counters on its own cache lines and is their only writer, so counting is a load, an add
+//! and a store; whoever scrapes sums over the workers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam::utils::CachePadded;
+use nodens_wire::{Rcode, Rtype};
+
+use crate::plan::StepName;
+
+/// A number that only goes up, with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; to be called by one thread alone.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Upper bounds of the buckets of message sizes, in bytes.
+pub const SIZE_BOUNDS: [u64; 14] = [0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16_000, 32_000, 48_000, 64_000];
+/// Upper bounds of the buckets of durations, in nanoseconds: 0.25 ms, doubled up to 8.192 s.
+pub const TIME_BOUNDS: [u64; 16] = {
+    let mut bounds = [250_000; 16];
+    bounds[1] = 500_000;
+    let mut i = 2;
+    while i < 16 {
+        bounds[i] = 1_000_000 << (i - 2);
+        i += 1;
+    }
+    bounds
+};
+
+/// Counts by upper bound, the last one without, and their sum.
+#[derive(Debug)]
+pub struct Histogram<const N: usize> {
+    /// How many fell into each bucket.
+    pub buckets: [Counter; N],
+    /// The sum of all values.
+    pub sum: Counter,
+}
+
+impl<const N: usize> Default for Histogram<N> {
+    fn default() -> Self {
+        Self { buckets: std::array::from_fn(|_| Counter::default()), sum: Counter::default() }
+    }
+}
+
+impl<const N: usize> Histogram<N> {
+    #[inline]
+    fn observe(&self, bounds: &[u64], value: u64) {
+        let bucket = bounds.iter().position(|&bound| value <= bound).unwrap_or(bounds.len());
+        self.buckets[bucket].add(1);
+        self.sum.add(value);
+    }
+}
+
+/// Types with a label of their own in `coredns_dns_requests_total`.
+pub const TYPES: [(Rtype, &str); 18] = [
+    (Rtype::A, "A"),
+    (Rtype::AAAA, "AAAA"),
+    (Rtype::CNAME, "CNAME"),
+    (Rtype::DNSKEY, "DNSKEY"),
+    (Rtype::DS, "DS"),
+    (Rtype::MX, "MX"),
+    (Rtype::NSEC3, "NSEC3"),
+    (Rtype::NSEC, "NSEC"),
+    (Rtype::NS, "NS"),
+    (Rtype::PTR, "PTR"),
+    (Rtype::RRSIG, "RRSIG"),
+    (Rtype::SOA, "SOA"),
+    (Rtype::SRV, "SRV"),
+    (Rtype::TXT, "TXT"),
+    (Rtype::HTTPS, "HTTPS"),
+    (Rtype::SVCB, "SVCB"),
+    (Rtype::IXFR, "IXFR"),
+    (Rtype::AXFR, "AXFR"),
+];
+/// `ANY` and everything else come behind [`TYPES`].
+pub const TYPE_LABELS: usize = TYPES.len() + 2;
+
+fn type_index(rtype: Rtype) -> usize {
+    match rtype {
+        Rtype::A => 0,
+        Rtype::AAAA => 1,
+        Rtype::ANY => TYPES.len(),
+        _ => TYPES.iter().position(|(known, _)| *known == rtype).unwrap_or(TYPES.len() + 1),
+    }
+}
+
+/// Rcodes up to this one are counted by number, all others together.
+pub const RCODES: usize = 25;
+/// Steps that may have answered, and the server itself behind them.
+pub const PLUGINS: usize = StepName::ALL.len() + 1;
+
+/// What is counted for each server, zone and view.
+#[derive(Debug, Default)]
+pub struct Series {
+    /// By protocol (UDP, TCP), family (IPv4, IPv6) and type.
+    pub requests: [[[Counter; TYPE_LABELS]; 2]; 2],
+    /// By protocol.
+    pub request_size: [Histogram<15>; 2],
+    /// By protocol.
+    pub response_size: [Histogram<15>; 2],
+    /// In nanoseconds.
+    pub duration: Histogram<17>,
+    /// Queries with DO.
+    pub dnssec_ok: Counter,
+    /// By rcode, and by who answered.
+    pub responses: [[Counter; PLUGINS]; RCODES],
+}
+
+/// One query, as it is counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Observed {
+    pub(crate) is_stream: bool,
+    pub(crate) is_v6: bool,
+    pub(crate) rtype: Rtype,
+    pub(crate) dnssec_ok: bool,
+    pub(crate) query_len: usize,
+    pub(crate) reply_plain_len: usize,
+    pub(crate) rcode: Rcode,
+    pub(crate) by: Option<StepName>,
+    pub(crate) duration: Duration,
+}
+
+impl Series {
+    pub(crate) fn count(&self, seen: &Observed) {
+        let proto = usize::from(seen.is_stream);
+        self.requests[proto][usize::from(seen.is_v6)][type_index(seen.rtype)].add(1);
+        self.request_size[proto].observe(&SIZE_BOUNDS, seen.query_len as u64);
+        self.response_size[proto].observe(&SIZE_BOUNDS, seen.reply_plain_len as u64);
+        self.duration.observe(&TIME_BOUNDS, u64::try_from(seen.duration.as_nanos()).unwrap_or(u64::MAX));
+        self.dnssec_ok.add(u64::from(seen.dnssec_ok));
+        let by = seen.by.map_or(PLUGINS - 1, |step| step as usize);
+        self.responses[usize::from(seen.rcode.0).min(RCODES - 1)][by].add(1);
+    }
+}
+
+/// All that one worker counts.
+#[derive(Debug, Default)]
+pub struct WorkerStats {
+    /// By `Route::series`.
+    pub series: Box<[CachePadded<Series>]>,
+    /// Panics while answering; each cost one packet.
+    pub panics: CachePadded<Counter>,
+    /// Answers that a limit cut short.
+    pub gather_limited: Counter,
+    /// Log lines that found the queue full.
+    pub log_dropped: Counter,
+    /// Connections refused or closed for a limit.
+    pub streams_limited: Counter,
+    /// Effects that found their queue full.
+    pub effects_dropped: Counter,
+}
+
+impl WorkerStats {
+    /// Counters for so many servers, zones and views.
+    #[must_use]
+    pub fn new(series: usize) -> Self {
+        Self { series: (0..series).map(|_| CachePadded::default()).collect(), ..Self::default() }
+    }
+}

@@ -1,0 +1,171 @@
+//! Changed record sets become changed paths.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use nodens_wire::{Name, NameBuf, Rtype};
+
+use super::link;
+use super::records::{Node, NodeSet, RecordZone};
+use super::rrset::RrSet;
+
+/// A zone and what is needed to change it. It lives on the control side, as long as the zone does.
+#[derive(Debug)]
+pub struct RecordZoneBuilder {
+    zone: RecordZone,
+    /// Names that have been given other records and wait for [`RecordZoneBuilder::finish`].
+    staged: BTreeMap<Box<[u8]>, Vec<RrSet>>,
+    /// For each name that records of others point to, whose they are: their answers carry its addresses.
+    referrers: HashMap<Box<[u8]>, BTreeSet<Box<[u8]>>>,
+}
+
+/// A name that a zone cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfZone;
+
+impl RecordZoneBuilder {
+    /// Starts from a zone without records.
+    #[must_use]
+    pub fn new(zone: RecordZone) -> Self {
+        Self { zone, staged: BTreeMap::new(), referrers: HashMap::new() }
+    }
+
+    /// Gives a name these record sets in place of all it had; none takes the name away.
+    ///
+    /// # Errors
+    /// The name does not lie in the zone.
+    pub fn set(&mut self, owner: Name<'_>, sets: Vec<RrSet>) -> Result<(), OutOfZone> {
+        let owner = owner.to_buf().folded();
+        let labels = owner.as_name().strip(self.zone.apex()).ok_or(OutOfZone)?;
+        self.staged.insert(labels.into(), sets);
+        Ok(())
+    }
+
+    /// All that was staged becomes a new version of the zone.
+    pub fn finish(&mut self) -> RecordZone {
+        let staged = std::mem::take(&mut self.staged);
+        let mut dirty: BTreeSet<Box<[u8]>> = BTreeSet::new();
+        for (labels, sets) in staged {
+            dirty.extend(self.referrers.get(&labels).into_iter().flatten().cloned());
+            self.replace(&labels, sets);
+            dirty.insert(labels);
+        }
+        for labels in dirty {
+            self.render(&labels);
+        }
+        self.zone.authority = Arc::new(link::authority(&self.zone));
+        self.zone.loaded = true;
+        self.zone.clone()
+    }
+
+    /// The sets of a name without their answers; names above it begin and cease to exist with it.
+    fn replace(&mut self, labels: &[u8], sets: Vec<RrSet>) {
+        let old = self.zone.node(labels);
+        let (existed, children) = (old.is_some(), old.map_or(0, |node| node.children));
+        for target in old.into_iter().flat_map(Node::sets).flat_map(|set| link::targets(&self.zone, set)) {
+            if let Some(owners) = self.referrers.get_mut(&target) {
+                owners.remove(labels);
+            }
+        }
+        for target in sets.iter().flat_map(|set| link::targets(&self.zone, set)) {
+            self.referrers.entry(target).or_default().insert(labels.into());
+        }
+        let exists = !sets.is_empty() || children > 0;
+        let sets = sets.into_iter().map(|records| NodeSet { records, answer: None }).collect();
+        if exists {
+            self.put(Node { name: labels.into(), children, sets });
+        } else {
+            self.zone.names.remove(self.zone.hash_of(labels), labels);
+            self.zone.barriers.remove(self.zone.hash_of(labels), labels);
+        }
+        if existed != exists {
+            self.zone.wildcards =
+                self.zone.wildcards.saturating_add_signed(isize::from(labels.starts_with(b"\x01*")) * sign(exists));
+            self.count_child(labels, exists);
+        }
+    }
+
+    /// Tells the name above that a child came or went; it may itself begin or cease to exist.
+    fn count_child(&mut self, labels: &[u8], came: bool) {
+        let Some(&len) = labels.first() else { return };
+        let above = &labels[1 + usize::from(len)..];
+        let old = self.zone.node(above);
+        let existed = old.is_some();
+        let children = old.map_or(0, |node| node.children).saturating_add_signed(if came { 1 } else { -1 });
+        let sets: Vec<_> = old.into_iter().flat_map(Node::sets).cloned().collect();
+        if children == 0 && sets.is_empty() && !above.is_empty() {
+            self.zone.names.remove(self.zone.hash_of(above), above);
+            self.count_child(above, false);
+            return;
+        }
+        let answers = old.map(|node| node.sets.iter().map(|set| set.answer.clone()).collect::<Vec<_>>());
+        let answers = answers.unwrap_or_default().into_iter().chain(std::iter::repeat(None));
+        let sets = sets.into_iter().zip(answers).map(|(records, answer)| NodeSet { records, answer }).collect();
+        self.put(Node { name: above.into(), children, sets });
+        if !existed {
+            self.count_child(above, true);
+        }
+    }
+
+    /// Makes the answers of a name anew.
+    fn render(&mut self, labels: &[u8]) {
+        let Some(node) = self.zone.node(labels) else { return };
+        let sets = node.sets().map(|set| NodeSet { records: set.clone(), answer: link::answer(&self.zone, node, set) });
+        let node = Node { name: labels.into(), children: node.children, sets: sets.collect() };
+        self.put(node);
+    }
+
+    fn put(&mut self, node: Node) {
+        let hash = self.zone.hash_of(node.labels());
+        let is_cut = !node.labels().is_empty() && node.set(Rtype::NS).is_some();
+        let node = Arc::new(node);
+        if is_cut || node.set(Rtype::DNAME).is_some() {
+            self.zone.barriers.insert(hash, Arc::clone(&node));
+        } else {
+            self.zone.barriers.remove(hash, node.labels());
+        }
+        self.zone.names.insert(hash, node);
+    }
+}
+
+fn sign(came: bool) -> isize {
+    if came { 1 } else { -1 }
+}
+
+/// Collects single records into sets, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Collector {
+    names: HashMap<NameBuf, Vec<(Rtype, Vec<(u32, Vec<u8>)>)>>,
+    order: Vec<NameBuf>,
+}
+
+impl Collector {
+    /// Adds a record. The same rdata twice is one record (RFC 2181 §5), unless `keep_doubles`.
+    pub fn add(&mut self, owner: &NameBuf, rtype: Rtype, ttl: u32, rdata: &[u8], keep_doubles: bool) {
+        let owner = owner.clone().folded();
+        let sets = self.names.entry(owner.clone()).or_insert_with(|| {
+            self.order.push(owner);
+            Vec::new()
+        });
+        let at = sets.iter().position(|(other, _)| *other == rtype).unwrap_or_else(|| {
+            sets.push((rtype, Vec::new()));
+            sets.len() - 1
+        });
+        let records = &mut sets[at].1;
+        if keep_doubles || records.iter().all(|(_, other)| other != rdata) {
+            records.push((ttl, rdata.into()));
+        }
+    }
+
+    /// The sets of each name.
+    pub fn into_sets(mut self) -> impl Iterator<Item = (NameBuf, Vec<RrSet>)> {
+        self.order.into_iter().map(move |owner| {
+            let sets = self.names.remove(&owner).unwrap_or_default();
+            let sets = sets.into_iter().map(|(rtype, records)| {
+                RrSet::new(rtype, records.iter().map(|(ttl, rdata)| (*ttl, &rdata[..])))
+            });
+            let sets = sets.collect();
+            (owner, sets)
+        })
+    }
+}

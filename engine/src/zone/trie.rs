@@ -1,0 +1,364 @@
+//! A persistent hash trie: names to values, with structural sharing.
+//!
+//! ```text
+//!   root fork (16 ways) -> forks (4 bits of the hash a level) -> flat blocks of up to 64 (hash, value), by hash
+//! ```
+//!
+//! One change copies one block and the forks above it, at any size. A look-up reads hot forks, then one or two cache
+//! lines of a block, then the value; [`Trie::touch`] reads the block's line ahead, so that a batch of look-ups
+//! overlaps its misses (bench `respond/batch`).
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+
+/// Most entries of one block. Only entries whose whole hashes agree may pass it.
+pub const BLOCK_MAX: usize = 64;
+const WAYS: usize = 16;
+const BITS: u32 = 4;
+
+/// The hash that all tries of a process share. Seeded at random in the server, by a constant in tests.
+#[derive(Clone, Debug)]
+pub struct NameHash(FixedState);
+
+impl NameHash {
+    /// A hash for this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(FixedState::with_seed(seed))
+    }
+
+    /// The hash of folded labels in wire form, without the zone's own.
+    #[must_use]
+    #[inline]
+    pub fn of(&self, labels: &[u8]) -> u64 {
+        self.0.hash_one(labels)
+    }
+}
+
+/// What a trie can hold: it knows its own key.
+pub trait Keyed {
+    /// Folded labels in wire form, relative to the zone.
+    fn key(&self) -> &[u8];
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    hash: u64,
+    value: Arc<T>,
+}
+
+impl<T> Clone for Entry<T> {
+    fn clone(&self) -> Self {
+        Self { hash: self.hash, value: Arc::clone(&self.value) }
+    }
+}
+
+#[derive(Debug)]
+enum Branch<T> {
+    /// Sorted by hash.
+    Block(Arc<[Entry<T>]>),
+    Fork(Arc<[Branch<T>; WAYS]>),
+}
+
+impl<T> Clone for Branch<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Block(block) => Self::Block(Arc::clone(block)),
+            Self::Fork(fork) => Self::Fork(Arc::clone(fork)),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Trie<T> {
+    root: Branch<T>,
+    len: usize,
+}
+
+impl<T> Clone for Trie<T> {
+    fn clone(&self) -> Self {
+        Self { root: self.root.clone(), len: self.len }
+    }
+}
+
+impl<T> Default for Trie<T> {
+    fn default() -> Self {
+        Self { root: Branch::Block(Arc::from([])), len: 0 }
+    }
+}
+
+fn way(hash: u64, depth: u32) -> usize {
+    // The shift stays below 64: a fork is never made deeper than the hash has bits.
+    ((hash << (depth * BITS)) >> (64 - BITS)) as usize
+}
+
+/// Where an entry with this hash would stand in a block whose entries share the first `depth` ways.
+#[inline]
+fn guess(len: usize, hash: u64, depth: u32) -> usize {
+    // Hashes are uniform, so the rest of the hash, as a fraction, points near the entry.
+    ((u128::from(hash << (depth * BITS)) * len as u128) >> 64) as usize
+}
+
+impl<T: Keyed> Trie<T> {
+    /// How many values there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No value at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    fn block(&self, hash: u64) -> (&[Entry<T>], u32) {
+        let mut branch = &self.root;
+        let mut depth = 0;
+        loop {
+            match branch {
+                Branch::Block(block) => return (block, depth),
+                Branch::Fork(fork) => {
+                    branch = &fork[way(hash, depth)];
+                    depth += 1;
+                }
+            }
+        }
+    }
+
+    /// Reads the cache line where a value of this hash would stand, and tells nothing: the look-up that follows will
+    /// find it in the cache.
+    #[inline]
+    pub fn touch(&self, hash: u64) {
+        let (block, depth) = self.block(hash);
+        if let Some(entry) = block.get(guess(block.len(), hash, depth)) {
+            std::hint::black_box(entry.hash);
+        }
+    }
+
+    /// The value for `key`, whose hash is `hash`.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, hash: u64, key: &[u8]) -> Option<&Arc<T>> {
+        self.candidate(hash).filter(|value| value.key() == key).or_else(|| self.get_slow(hash, key))
+    }
+
+    /// The first value with this hash: nearly always the right one, but its key has not been looked at.
+    #[must_use]
+    #[inline]
+    pub fn candidate(&self, hash: u64) -> Option<&Arc<T>> {
+        let (block, depth) = self.block(hash);
+        let mut at = guess(block.len(), hash, depth);
+        let entry = block.get(at)?;
+        if entry.hash < hash {
+            while let Some(entry) = block.get(at) {
+                if entry.hash >= hash {
+                    return (entry.hash == hash).then_some(&entry.value);
+                }
+                at += 1;
+            }
+            return None;
+        }
+        while at > 0 && block[at - 1].hash >= hash {
+            at -= 1;
+        }
+        (block[at].hash == hash).then_some(&block[at].value)
+    }
+
+    /// Two keys of one hash are rarer than anything else that happens here, but possible.
+    #[cold]
+    fn get_slow(&self, hash: u64, key: &[u8]) -> Option<&Arc<T>> {
+        let (block, _) = self.block(hash);
+        block.iter().find(|entry| entry.hash == hash && entry.value.key() == key).map(|entry| &entry.value)
+    }
+
+    /// Puts a value in the place of the one with its key, or beside the others.
+    pub fn insert(&mut self, hash: u64, value: Arc<T>) {
+        if insert(&mut self.root, 0, Entry { hash, value }) {
+            self.len += 1;
+        }
+    }
+
+    /// Takes out the value with this key.
+    pub fn remove(&mut self, hash: u64, key: &[u8]) {
+        if remove(&mut self.root, 0, hash, key) {
+            self.len -= 1;
+        }
+    }
+
+    /// Every value, in the order of the hashes.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
+        let mut stack = vec![(&self.root, 0_usize)];
+        std::iter::from_fn(move || {
+            loop {
+                let (branch, at) = stack.pop()?;
+                match branch {
+                    Branch::Block(block) => {
+                        if let Some(entry) = block.get(at) {
+                            stack.push((branch, at + 1));
+                            return Some(&entry.value);
+                        }
+                    }
+                    Branch::Fork(fork) => {
+                        if let Some(child) = fork.get(at) {
+                            stack.push((branch, at + 1));
+                            stack.push((child, 0));
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+fn insert<T: Keyed>(branch: &mut Branch<T>, depth: u32, new: Entry<T>) -> bool {
+    match branch {
+        Branch::Fork(fork) => insert(&mut Arc::make_mut(fork)[way(new.hash, depth)], depth + 1, new),
+        Branch::Block(block) => {
+            let from = block.partition_point(|entry| entry.hash < new.hash);
+            let same = block[from..].iter().take_while(|entry| entry.hash == new.hash);
+            let found = same.clone().position(|entry| entry.value.key() == new.value.key());
+            let is_new = found.is_none();
+            if let (Some(offset), Some(entries)) = (found, Arc::get_mut(block)) {
+                entries[from + offset] = new;
+                return false;
+            }
+            let at = from + found.unwrap_or(0);
+            let rest = &block[at + usize::from(!is_new)..];
+            *block = block[..at].iter().cloned().chain([new]).chain(rest.iter().cloned()).collect();
+            if block.len() > BLOCK_MAX && depth < 64 / BITS {
+                *branch = split(block, depth);
+            }
+            is_new
+        }
+    }
+}
+
+fn split<T>(block: &[Entry<T>], depth: u32) -> Branch<T> {
+    let mut rest = block;
+    Branch::Fork(Arc::new(std::array::from_fn(|at| {
+        let (here, behind) = rest.split_at(rest.partition_point(|entry| way(entry.hash, depth) <= at));
+        rest = behind;
+        Branch::Block(here.into())
+    })))
+}
+
+fn remove<T: Keyed>(branch: &mut Branch<T>, depth: u32, hash: u64, key: &[u8]) -> bool {
+    match branch {
+        Branch::Block(block) => {
+            let Some(at) = block.iter().position(|entry| entry.hash == hash && entry.value.key() == key) else {
+                return false;
+            };
+            *block = block.iter().enumerate().filter(|&(i, _)| i != at).map(|(_, entry)| entry.clone()).collect();
+            true
+        }
+        Branch::Fork(fork) => {
+            let removed = remove(&mut Arc::make_mut(fork)[way(hash, depth)], depth + 1, hash, key);
+            if removed && let Some(block) = joined(fork) {
+                *branch = Branch::Block(block);
+            }
+            removed
+        }
+    }
+}
+
+/// The children of a fork as one block, where they are blocks and few enough. Half a block leaves room, so that a
+/// name that comes and goes at the border does not split and join each time.
+fn joined<T>(fork: &[Branch<T>; WAYS]) -> Option<Arc<[Entry<T>]>> {
+    let mut len = 0;
+    for child in fork {
+        let Branch::Block(block) = child else { return None };
+        len += block.len();
+        if len > BLOCK_MAX / 2 {
+            return None;
+        }
+    }
+    let blocks = fork.iter().filter_map(|child| match child {
+        Branch::Block(block) => Some(block),
+        Branch::Fork(_) => None,
+    });
+    Some(blocks.flat_map(|block| block.iter().cloned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Word(Vec<u8>, u32);
+
+    impl Keyed for Word {
+        fn key(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    fn word(i: u32) -> Vec<u8> {
+        format!("svc-{i}").into_bytes()
+    }
+
+    #[test]
+    fn holds_what_was_put_and_nothing_else() {
+        let hash = NameHash::new(7);
+        let mut trie = Trie::default();
+        for i in 0..20_000 {
+            trie.insert(hash.of(&word(i)), Arc::new(Word(word(i), i)));
+        }
+        assert_eq!(trie.len(), 20_000);
+        assert_eq!(trie.iter().count(), 20_000);
+        for i in 0..20_000 {
+            assert_eq!(trie.get(hash.of(&word(i)), &word(i)).map(|w| w.1), Some(i));
+        }
+        for i in 20_000..30_000 {
+            assert!(trie.get(hash.of(&word(i)), &word(i)).is_none());
+        }
+    }
+
+    #[test]
+    fn an_old_version_does_not_see_what_came_later() {
+        let hash = NameHash::new(7);
+        let mut trie = Trie::default();
+        for i in 0..1000 {
+            trie.insert(hash.of(&word(i)), Arc::new(Word(word(i), i)));
+        }
+        let old = trie.clone();
+        trie.insert(hash.of(&word(5)), Arc::new(Word(word(5), 99)));
+        trie.remove(hash.of(&word(6)), &word(6));
+        assert_eq!(old.get(hash.of(&word(5)), &word(5)).map(|w| w.1), Some(5));
+        assert!(old.get(hash.of(&word(6)), &word(6)).is_some());
+        assert_eq!(trie.get(hash.of(&word(5)), &word(5)).map(|w| w.1), Some(99));
+        assert_eq!((old.len(), trie.len()), (1000, 999));
+    }
+
+    #[test]
+    fn shrinks_back_to_one_block() {
+        let hash = NameHash::new(1);
+        let mut trie = Trie::default();
+        for i in 0..5000 {
+            trie.insert(hash.of(&word(i)), Arc::new(Word(word(i), i)));
+        }
+        for i in 10..5000 {
+            trie.remove(hash.of(&word(i)), &word(i));
+        }
+        assert_eq!(trie.len(), 10);
+        assert!(matches!(trie.root, Branch::Block(_)));
+    }
+
+    #[test]
+    fn equal_hashes_stand_side_by_side() {
+        let mut trie = Trie::default();
+        for i in 0..200 {
+            trie.insert(42, Arc::new(Word(word(i), i)));
+        }
+        assert_eq!(trie.len(), 200);
+        for i in 0..200 {
+            assert_eq!(trie.get(42, &word(i)).map(|w| w.1), Some(i));
+        }
+        trie.remove(42, &word(3));
+        assert!(trie.get(42, &word(3)).is_none());
+    }
+}
