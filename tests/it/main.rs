@@ -1,3 +1,4 @@
 //! Tests of the whole, in one binary.
 
 mod cases; // every scenario of `cases/` against the binary, on both back ends
+mod etcd; // the binary over a real etcd: changes, outages, what a query costs

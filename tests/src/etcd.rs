@@ -189,6 +189,15 @@ impl Etcd {
         self.process.as_mut().expect("etcd runs")
     }
 
+    /// Ends the process at once, and its data with it; [`Etcd::launch`] then makes a new cluster.
+    ///
+    /// # Panics
+    /// The data cannot be removed.
+    pub fn kill_and_forget(&mut self) {
+        self.kill();
+        std::fs::remove_dir_all(self.folder.path().join("data")).expect("the data goes");
+    }
+
     /// Ends the process at once; its data stays.
     pub fn kill(&mut self) {
         self.client = None;
@@ -325,14 +334,14 @@ impl Etcd {
         self.connect().expect("root may log in");
     }
 
-    /// How many requests it has had from clients, by its own count; streams count once.
+    /// How many messages it has had from clients, by its own count: requests, and what was sent on streams.
     ///
     /// # Panics
     /// Its metrics page does not come.
     pub fn requests(&self) -> f64 {
         let to = ([127, 0, 0, 1], self.port).into();
         let (_, text) = ask::get(to, "/metrics", Duration::from_secs(5)).expect("etcd's metrics page");
-        page::total(&text, "grpc_server_started_total")
+        page::total(&text, "grpc_server_msg_received_total")
     }
 }
 

@@ -5,6 +5,7 @@
 //! ask       questions out, replies in       runner    a case against the binary, step by step
 //! expect    a reply against a case          records   records as lines of text, compared word by word
 //! page      the metrics page                etcd      a real etcd     authority   its certificates
+//! nodens    the server as a process         proxy     a network that fails
 //! ```
 #![forbid(unsafe_code)]
 
@@ -13,8 +14,10 @@ pub mod authority;
 pub mod case;
 pub mod etcd;
 pub mod expect;
+pub mod nodens;
 pub mod page;
 pub mod process;
+pub mod proxy;
 pub mod records;
 pub mod runner;
 pub mod world;

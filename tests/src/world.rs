@@ -1,11 +1,10 @@
 //! Ports, addresses and files of one scenario, and the placeholders that stand for them.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use regex::{Captures, Regex};
 use tempfile::TempDir;
@@ -24,7 +23,7 @@ pub fn free_port() -> u16 {
         // Below the range from which the kernel serves clients.
         let port = 20_000 + (random() % 12_000) as u16;
         let free = UdpSocket::bind(("0.0.0.0", port)).is_ok() && TcpListener::bind(("0.0.0.0", port)).is_ok();
-        if free && HANDED_OUT.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+        if free && locked(&HANDED_OUT).insert(port) {
             return port;
         }
     }
@@ -33,8 +32,8 @@ pub fn free_port() -> u16 {
 /// What belongs to one scenario alone.
 pub struct World {
     folder: TempDir,
-    ports: RefCell<BTreeMap<String, u16>>,
-    addresses: RefCell<BTreeMap<String, Ipv4Addr>>,
+    ports: Mutex<BTreeMap<String, u16>>,
+    addresses: Mutex<BTreeMap<String, Ipv4Addr>>,
     fixed: BTreeMap<String, String>,
 }
 
@@ -48,8 +47,8 @@ impl World {
         let fixed = BTreeMap::from([("DIR".to_owned(), folder.path().display().to_string())]);
         Ok(Self {
             folder,
-            ports: RefCell::default(),
-            addresses: RefCell::default(),
+            ports: Mutex::default(),
+            addresses: Mutex::default(),
             fixed,
         })
     }
@@ -72,7 +71,7 @@ impl World {
 
     /// The port of that name, the same each time.
     pub fn port(&self, word: &str) -> u16 {
-        *self.ports.borrow_mut().entry(word.to_owned()).or_insert_with(free_port)
+        *locked(&self.ports).entry(word.to_owned()).or_insert_with(free_port)
     }
 
     /// The loopback address of that name (`IP2`), the same each time; other text is an address already.
@@ -88,9 +87,7 @@ impl World {
 
     fn named_address(&self, word: &str) -> Ipv4Addr {
         let part = || (1 + random() % 250) as u8;
-        *self
-            .addresses
-            .borrow_mut()
+        *locked(&self.addresses)
             .entry(word.to_owned())
             .or_insert_with(|| Ipv4Addr::new(127, part(), part(), part()))
     }
@@ -122,6 +119,11 @@ impl World {
         }
         std::fs::write(path, self.fill(text))
     }
+}
+
+/// A test that failed while it held the lock has broken nothing in these maps.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn is_address_word(word: &str) -> bool {

@@ -1,0 +1,170 @@
+//! The server under test as a process that can be asked.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use hickory_proto::op::Message;
+
+use crate::ask::{self, exchange, question};
+use crate::case::Transport;
+use crate::page;
+use crate::process::{Process, nodens};
+use crate::records::{Line, line_of, rcode_text};
+use crate::world::World;
+
+/// How long a reply may take; more is no reply.
+const REPLY_WITHIN: Duration = Duration::from_secs(2);
+
+/// A running server; `{PORT}` and `{METRICS}` of its Corefile are its ports.
+pub struct Nodens {
+    world: World,
+    process: Process,
+}
+
+/// A reply in the words of the tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// `NOERROR` and so on; `none`: no reply came.
+    pub rcode: String,
+    /// TC.
+    pub truncated: bool,
+    /// The answer section.
+    pub answers: Vec<Line>,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl Reply {
+    fn none() -> Self {
+        Self {
+            rcode: "none".to_owned(),
+            truncated: false,
+            answers: Vec::new(),
+            len: 0,
+        }
+    }
+
+    /// The last word of each answer, sorted: addresses and targets.
+    pub fn values(&self) -> Vec<&str> {
+        let mut values: Vec<&str> = self
+            .answers
+            .iter()
+            .filter_map(|line| line.last())
+            .map(String::as_str)
+            .collect();
+        values.sort_unstable();
+        values
+    }
+}
+
+impl Nodens {
+    /// Starts it with one worker, and waits until it listens.
+    ///
+    /// # Panics
+    /// It is not built or does not start; the message has its output.
+    pub fn start(corefile: &str) -> Self {
+        Self::start_with(corefile, &["--workers", "1"])
+    }
+
+    /// Starts it with these arguments.
+    ///
+    /// # Panics
+    /// It is not built or does not start; the message has its output.
+    pub fn start_with(corefile: &str, args: &[&str]) -> Self {
+        let world = World::new().expect("a folder");
+        world.write("Corefile", Some(corefile)).expect("a file");
+        let mut command = Command::new(nodens().unwrap_or_else(|error| panic!("{error}")));
+        command
+            .current_dir(world.folder())
+            .args(args)
+            .args(["-conf", "Corefile"]);
+        let process = Process::start(&mut command, world.folder().join("log")).expect("the server starts");
+        let mut server = Self { world, process };
+        let end = Instant::now() + Duration::from_secs(15);
+        while std::net::TcpStream::connect(server.address("PORT")).is_err() {
+            assert!(
+                server.process.status().is_none(),
+                "the server ended: {}",
+                server.process.log_end()
+            );
+            assert!(
+                Instant::now() < end,
+                "the server does not listen: {}",
+                server.process.log_end()
+            );
+            sleep(Duration::from_millis(10));
+        }
+        server
+    }
+
+    /// Where the port of that name is.
+    pub fn address(&self, port: &str) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.world.port(port)).into()
+    }
+
+    /// Its process.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Asks `NAME TYPE` over UDP.
+    ///
+    /// # Panics
+    /// The reply is no DNS message.
+    pub fn ask(&self, text: &str) -> Reply {
+        self.ask_over(text, Transport::Udp)
+    }
+
+    /// Asks `NAME TYPE`.
+    ///
+    /// # Panics
+    /// The reply is no DNS message.
+    pub fn ask_over(&self, text: &str, transport: Transport) -> Reply {
+        let packet = question(text)
+            .and_then(|m| m.to_vec().map_err(|e| e.to_string()))
+            .expect("a question");
+        let Some(wire) = exchange(&packet, self.address("PORT"), None, transport, REPLY_WITHIN) else {
+            return Reply::none();
+        };
+        let message = Message::from_vec(&wire).expect("a DNS message");
+        Reply {
+            rcode: rcode_text(u16::from(message.metadata.response_code)),
+            truncated: message.metadata.truncation,
+            answers: message.answers.iter().map(line_of).collect(),
+            len: wire.len(),
+        }
+    }
+
+    /// Asks again until the reply is right; how long that took.
+    ///
+    /// # Panics
+    /// It is not right in time.
+    pub fn wait_for(&self, text: &str, limit: Duration, right: impl Fn(&Reply) -> bool) -> Duration {
+        let begun = Instant::now();
+        loop {
+            let reply = self.ask(text);
+            if right(&reply) {
+                return begun.elapsed();
+            }
+            assert!(
+                begun.elapsed() < limit,
+                "{text}: still {reply:?} after {limit:?}\n{}",
+                self.process.log_end()
+            );
+            sleep(Duration::from_micros(200));
+        }
+    }
+
+    /// The sum of a metric's series.
+    ///
+    /// # Panics
+    /// The page does not come.
+    pub fn metric(&self, name: &str) -> f64 {
+        let (status, text) =
+            ask::get(self.address("METRICS"), "/metrics", Duration::from_secs(5)).expect("the metrics page");
+        assert_eq!(status, 200, "{text}");
+        page::total(&text, name)
+    }
+}
