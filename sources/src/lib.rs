@@ -14,6 +14,8 @@
 pub mod backoff;
 pub mod change;
 pub mod etcd;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hosts;
 pub mod zonefile;
 

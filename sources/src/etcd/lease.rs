@@ -394,3 +394,265 @@ fn same(one: LeaseState, other: LeaseState) -> bool {
 fn zone_number(zone: usize) -> u32 {
     u32::try_from(zone).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIN: u32 = 30;
+    const MAX: u32 = 86_400;
+
+    struct Clock {
+        start: Instant,
+        leases: Leases,
+        news: Vec<LeaseUpdate>,
+    }
+
+    impl Clock {
+        fn new(per_sec: u32) -> Self {
+            Self {
+                start: Instant::now(),
+                leases: Leases::new(MIN, MAX, per_sec),
+                news: Vec::new(),
+            }
+        }
+
+        fn at(&self, secs: u64) -> Instant {
+            self.start + Duration::from_secs(secs)
+        }
+
+        fn put(&mut self, secs: u64, key: &str, lease: i64, ttl: u32) {
+            let lease = (lease != 0).then_some(LeaseId(lease));
+            self.leases
+                .put(self.at(secs), 0, key.as_bytes(), lease, ttl, &mut self.news);
+        }
+
+        fn answer(&mut self, secs: u64, lease: i64, remaining: i64, granted: i64) -> Option<LeaseState> {
+            assert_eq!(self.leases.ask(self.at(secs)), Some(LeaseId(lease)));
+            let update = self
+                .leases
+                .answered(self.at(secs), LeaseId(lease), Answer::Ttl { remaining, granted });
+            update.map(|update| update.state)
+        }
+
+        /// Seconds from the start until the next question.
+        fn next(&self) -> Option<u64> {
+            self.leases
+                .next_ask()
+                .map(|at| at.saturating_duration_since(self.start).as_secs())
+        }
+    }
+
+    #[test]
+    fn ttl_of_a_record() {
+        assert_eq!(
+            [
+                ttl(None, 0),
+                ttl(None, 7),
+                ttl(Some(60), 0),
+                ttl(Some(60), 7),
+                ttl(Some(60), 90)
+            ],
+            [300, 7, 60, 7, 60]
+        );
+        let now = Instant::now();
+        let part = |state: LeaseState| state.part(now, 30, 120);
+        let until = |secs| LeaseState::Until(now + Duration::from_secs(secs));
+        assert_eq!(
+            [part(until(15)), part(until(100)), part(until(500))],
+            [Some(30), Some(100), Some(120)]
+        );
+        assert_eq!(part(LeaseState::Until(now)), Some(30));
+        assert_eq!(
+            [
+                part(LeaseState::Minimum),
+                part(LeaseState::None),
+                part(LeaseState::Gone)
+            ],
+            [Some(30), None, None]
+        );
+        let later = now + Duration::from_millis(300);
+        assert_eq!(until(100).part(later, 30, 120), Some(100));
+    }
+
+    #[test]
+    fn one_question_for_a_lease_then_at_the_lower_bound() {
+        let mut clock = Clock::new(100);
+        clock.put(0, "a", 1, 0);
+        clock.put(0, "b", 1, 0);
+        assert_eq!(clock.next(), Some(0));
+        assert_eq!(clock.answer(0, 1, 100, 100), Some(LeaseState::Until(clock.at(100))));
+        clock.put(1, "c", 1, 0);
+        clock.put(2, "a", 1, 0);
+        assert_eq!(clock.next(), Some(70));
+        assert_eq!(clock.leases.ask(clock.at(69)), None);
+        // It was kept alive meanwhile.
+        assert_eq!(clock.answer(70, 1, 90, 100), Some(LeaseState::Until(clock.at(160))));
+        assert_eq!(clock.next(), Some(130));
+        // It was not: nothing new, and no more questions until it has run out.
+        assert_eq!(clock.answer(130, 1, 30, 100), None);
+        assert_eq!(clock.next(), Some(161));
+        assert_eq!(clock.answer(161, 1, -1, 0), Some(LeaseState::None));
+    }
+
+    #[test]
+    fn asked_where_an_answer_would_begin_to_change() {
+        let mut clock = Clock::new(100);
+        clock.put(0, "a", 1, 600);
+        assert_eq!(
+            clock.answer(0, 1, 1_000, 1_000),
+            Some(LeaseState::Until(clock.at(1_000)))
+        );
+        assert_eq!(clock.next(), Some(400));
+        assert_eq!(clock.answer(400, 1, 600, 1_000), None);
+        assert_eq!(clock.next(), Some(970));
+        let mut clock = Clock::new(100);
+        clock.put(0, "a", 1, 0);
+        clock.answer(0, 1, 100_000, 100_000);
+        assert_eq!(clock.next(), Some(100_000 - u64::from(MAX)));
+        // A further key with a `ttl` of its own.
+        clock.put(0, "b", 1, 90_000);
+        assert_eq!(clock.next(), Some(100_000 - u64::from(MAX)));
+        let mut clock = Clock::new(100);
+        clock.put(0, "a", 1, 40);
+        clock.answer(0, 1, 500, 500);
+        assert_eq!(clock.next(), Some(460));
+        clock.put(0, "b", 1, 100);
+        assert_eq!(clock.next(), Some(400));
+    }
+
+    #[test]
+    fn a_short_lease_is_asked_once() {
+        let mut clock = Clock::new(100);
+        clock.put(0, "a", 1, 0);
+        assert_eq!(clock.answer(0, 1, 15, 30), None);
+        assert_eq!(clock.next(), None);
+        clock.put(1, "b", 1, 100);
+        assert_eq!(clock.next(), None);
+    }
+
+    #[test]
+    fn a_lease_that_changes_no_answer_is_not_asked() {
+        let mut clock = Clock::new(100);
+        clock.put(0, "a", 1, 7);
+        clock.put(0, "b", 1, 30);
+        assert_eq!(clock.next(), None);
+        clock.put(5, "a", 1, 31);
+        assert_eq!(clock.next(), Some(5));
+    }
+
+    #[test]
+    fn failed_questions_are_repeated_ever_more_slowly() {
+        let mut clock = Clock::new(100);
+        clock.put(0, "a", 1, 0);
+        let mut at = 0;
+        let mut waits = Vec::new();
+        for turn in 0..7 {
+            assert_eq!(clock.leases.ask(clock.at(at)), Some(LeaseId(1)));
+            let update = clock.leases.answered(clock.at(at), LeaseId(1), Answer::Refused);
+            assert_eq!(update.is_some(), turn == 0);
+            let next = clock.next().unwrap();
+            waits.push(next - at);
+            at = next;
+        }
+        assert_eq!(waits, [30, 60, 120, 240, 480, 600, 600]);
+        assert_eq!(
+            clock.answer(at, 1, 100, 100),
+            Some(LeaseState::Until(clock.at(at + 100)))
+        );
+    }
+
+    #[test]
+    fn a_question_that_did_not_get_through_stays_due() {
+        let mut clock = Clock::new(1);
+        clock.put(0, "a", 1, 0);
+        assert_eq!(clock.leases.ask(clock.at(0)), Some(LeaseId(1)));
+        assert_eq!(clock.leases.answered(clock.at(0), LeaseId(1), Answer::Unsent), None);
+        assert_eq!(clock.next(), Some(1));
+        clock.answer(1, 1, 100, 100);
+        assert_eq!(clock.leases.ask(clock.at(71)), Some(LeaseId(1)));
+        assert_eq!(clock.leases.answered(clock.at(71), LeaseId(1), Answer::Unsent), None);
+        assert_eq!(clock.next(), Some(72));
+    }
+
+    #[test]
+    fn questions_are_paced() {
+        let mut clock = Clock::new(100);
+        for lease in 1..=250 {
+            clock.put(0, &format!("k{lease}"), lease, 0);
+        }
+        let mut asked = 0;
+        let mut at = clock.start;
+        while let Some(next) = clock.leases.next_ask() {
+            at = at.max(next);
+            let id = clock.leases.ask(at).unwrap();
+            clock.leases.answered(
+                at,
+                id,
+                Answer::Ttl {
+                    remaining: 10,
+                    granted: 10,
+                },
+            );
+            asked += 1;
+        }
+        assert_eq!(asked, 250);
+        assert_eq!(at - clock.start, Duration::from_millis(2_490));
+    }
+
+    #[test]
+    fn leases_are_forgotten_with_their_last_key() {
+        let mut clock = Clock::new(100);
+        let gone = |lease| LeaseUpdate {
+            lease: LeaseId(lease),
+            state: LeaseState::Gone,
+        };
+        clock.put(0, "a", 1, 0);
+        clock.put(0, "b", 1, 0);
+        clock.put(0, "b", 2, 0);
+        assert_eq!(clock.news, []);
+        clock.put(0, "a", 0, 0);
+        assert_eq!(clock.news, [gone(1)]);
+        clock.leases.remove(0, b"b", &mut clock.news);
+        clock.leases.remove(0, b"never there", &mut clock.news);
+        assert_eq!(clock.news, [gone(1), gone(2)]);
+        assert!(clock.leases.is_empty());
+        assert_eq!(clock.next(), None);
+        assert_eq!(clock.leases.answered(clock.at(0), LeaseId(2), Answer::Refused), None);
+    }
+
+    #[test]
+    fn a_full_read_sweeps_what_it_did_not_name() {
+        let mut clock = Clock::new(100);
+        clock.leases.begin(0);
+        clock.put(0, "a", 1, 0);
+        clock.put(0, "b", 2, 0);
+        clock
+            .leases
+            .put(clock.start, 1, b"a", Some(LeaseId(3)), 0, &mut Vec::new());
+        clock.leases.end(0, &mut clock.news);
+        assert_eq!(clock.news, []);
+        clock.leases.begin(0);
+        clock.put(1, "b", 2, 0);
+        clock.leases.end(0, &mut clock.news);
+        assert_eq!(
+            clock.news,
+            [LeaseUpdate {
+                lease: LeaseId(1),
+                state: LeaseState::Gone
+            }]
+        );
+        assert_eq!(clock.leases.len(), 2);
+    }
+
+    #[test]
+    fn huge_leases_do_not_overflow() {
+        let mut clock = Clock::new(0);
+        clock.put(0, "a", 1, 0);
+        assert!(matches!(
+            clock.answer(0, 1, i64::MAX, i64::MAX),
+            Some(LeaseState::Until(_))
+        ));
+        assert!(clock.next().is_some());
+    }
+}

@@ -239,3 +239,170 @@ fn escaped_unit(text: &[u8], at: usize) -> Option<u16> {
     }
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(value: &str) -> Service {
+        Service::parse(value.as_bytes()).unwrap()
+    }
+
+    #[track_caller]
+    fn bad(value: &[u8]) {
+        assert!(Service::parse(value).is_err(), "{}", value.escape_ascii());
+    }
+
+    #[test]
+    fn every_field() {
+        let service = parse(
+            r#" {"host":"192.0.2.1","port":-1,"priority":20,"weight":70000,"text":"t","mail":true,"ttl":4294967295,
+                "targetstrip":2,"group":"g","key":"/x"} "#,
+        );
+        let expected = Service {
+            host: Host::V4(Ipv4Addr::new(192, 0, 2, 1)),
+            host_text: "192.0.2.1".to_owned(),
+            port: -1,
+            priority: 20,
+            weight: 70_000,
+            text: "t".to_owned(),
+            mail: true,
+            ttl: u32::MAX,
+            targetstrip: 2,
+            group: "g".to_owned(),
+        };
+        assert_eq!(service, expected);
+    }
+
+    #[test]
+    fn nothing_is_valid() {
+        for value in [
+            "null",
+            "{}",
+            " null\n",
+            r#"{"host":null,"port":null,"mail":null,"ttl":null}"#,
+        ] {
+            let service = parse(value);
+            assert_eq!(service, Service::default());
+            assert!(service.is_empty());
+        }
+    }
+
+    #[test]
+    fn field_names_match_in_any_letter_case_and_the_last_one_wins() {
+        assert_eq!(parse(r#"{"HOST":"a","Host":"b"}"#).host_text, "b");
+        assert_eq!(parse(r#"{"host":"a","HOST":null}"#).host_text, "a");
+        assert_eq!(parse(r#"{"TargetStrip":1,"PORT":2}"#).port, 2);
+        assert_eq!(parse("{\"ho\u{17f}t\":\"a\"}").host_text, "a");
+        assert_eq!(parse(r#"{"h\u006fst":"a"}"#).host_text, "a");
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored_whatever_they_hold() {
+        let nested = format!(r#"{{"x":{}1{},"port":3}}"#, "[".repeat(100), "]".repeat(100));
+        assert_eq!(parse(&nested).port, 3);
+        assert_eq!(parse(r#"{"ownedby":"me","y":1e400,"z":{"host":5},"port":3}"#).port, 3);
+    }
+
+    #[test]
+    fn wrong_types_and_broken_texts_are_bad() {
+        for value in [
+            r#"{"port":"80"}"#,
+            r#"{"port":80.0}"#,
+            r#"{"port":8e1}"#,
+            r#"{"host":5}"#,
+            r#"{"ttl":-1}"#,
+            r#"{"ttl":4294967296}"#,
+            r#"{"port":9223372036854775808}"#,
+            r#"{"mail":"true"}"#,
+            r#"{"mail":1}"#,
+            r#"{"text":["a"]}"#,
+            r#"{"host":{}}"#,
+            "[]",
+            r#"["host"]"#,
+            r#""host""#,
+            "5",
+            "true",
+            "",
+            " ",
+            "{",
+            "just text",
+            r#"{"host":"192.0.2.242""#,
+            r#"{"host":"a"} x"#,
+            r#"{"host":"a",}"#,
+            r#"{host:"a"}"#,
+            "{'host':'a'}",
+            "{\"host\":\"a\nb\"}",
+            "nul",
+        ] {
+            bad(value.as_bytes());
+        }
+        bad(b"\xff{}");
+        bad(b"{}\xff");
+    }
+
+    #[test]
+    fn what_is_not_utf8_becomes_the_replacement_character() {
+        let text = |value: &[u8]| Service::parse(value).unwrap().text;
+        assert_eq!(text(b"{\"text\":\"a\xffb\"}"), "a\u{fffd}b");
+        assert_eq!(text(b"{\"text\":\"a\xe2\x82b\"}"), "a\u{fffd}\u{fffd}b");
+        assert_eq!(text(br#"{"text":"\ud800"}"#), "\u{fffd}");
+        assert_eq!(text(br#"{"text":"\udc00\uD800\u0041"}"#), "\u{fffd}\u{fffd}A");
+        assert_eq!(text(br#"{"text":"\ud83d\ude00"}"#), "\u{1f600}");
+        assert_eq!(text(br#"{"text":"\\ud800"}"#), r"\ud800");
+    }
+
+    #[test]
+    fn what_counts_as_an_address() {
+        let check = |text: &str, expected: Host| assert_eq!(Host::parse(text), expected, "{text}");
+        let name = |text: &str| Host::Name(NameBuf::from_text(text).unwrap());
+        check("", Host::None);
+        check("192.0.2.1", Host::V4(Ipv4Addr::new(192, 0, 2, 1)));
+        check("::ffff:192.0.2.4", Host::V4(Ipv4Addr::new(192, 0, 2, 4)));
+        check("2001:0DB8:0:0:0:0:0:9", Host::V6("2001:db8::9".parse().unwrap()));
+        check("::1.2.3.4", Host::V6("::102:304".parse().unwrap()));
+        for text in [
+            "192.0.2",
+            "192.0.02.1",
+            "192.0.2.256",
+            "[2001:db8::1]",
+            "fe80::1%eth0",
+            "192.0.2.1:80",
+            "far",
+            "far.test.",
+        ] {
+            check(text, name(text));
+        }
+        check(".", Host::Name(NameBuf::root()));
+        check("a..b", Host::Unencodable);
+        check(&"x".repeat(64), Host::Unencodable);
+    }
+
+    #[test]
+    fn an_unencodable_host_leaves_the_text_usable() {
+        let service = parse(&format!(r#"{{"host":"{}","text":"t"}}"#, "x".repeat(64)));
+        assert_eq!((service.host, service.text.as_str()), (Host::Unencodable, "t"));
+    }
+
+    #[test]
+    fn the_reason_says_what_and_where() {
+        let reason = Service::parse(br#"{"port":"80"}"#).unwrap_err().to_string();
+        assert_eq!(reason, r#"invalid type: string "80", expected i64 at line 1 column 12"#);
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_panics(value in proptest::collection::vec(any::<u8>(), 0..200)) {
+            crate::fuzzing::service(&value);
+        }
+
+        #[test]
+        fn no_likely_value_panics(words in proptest::collection::vec(proptest::sample::select(vec![
+            "{", "}", "[", "]", "\"host\"", "\"text\"", ":", ",", "null", "1", "-", "\"", "\\u", "d800", "\\", "\u{17f}", " ",
+        ]), 0..30)) {
+            crate::fuzzing::service(words.concat().as_bytes());
+        }
+    }
+}

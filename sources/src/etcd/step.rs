@@ -506,7 +506,8 @@ impl Step {
                 self.split = true;
                 asked()
             }
-            Phase::Follow { .. } if !self.split => {
+            Phase::Follow { applied } if !self.split => {
+                applied[1] = applied[0];
                 self.split = true;
                 asked()
             }
@@ -606,3 +607,7 @@ fn asked() -> Outcome {
         then: Then::Ask,
     }
 }
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

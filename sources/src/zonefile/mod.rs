@@ -12,6 +12,8 @@ mod load;
 mod rdata;
 mod scan;
 mod svcb;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::io;

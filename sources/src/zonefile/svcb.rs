@@ -156,3 +156,72 @@ fn comma_list(value: &[u8]) -> Vec<Vec<u8>> {
     }
     list
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::scan::Scanner;
+    use super::*;
+
+    fn parsed(text: &str) -> Result<String, String> {
+        let entry = Scanner::new(text.as_bytes()).next().unwrap();
+        let mut data = Vec::new();
+        params(entry.as_ref().map_or(&[], |entry| &entry.tokens), &mut data)?;
+        Ok(data.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(parsed(text), Ok(expected.replace(' ', "")), "{text}");
+    }
+
+    #[track_caller]
+    fn refuse(text: &str, expected: &str) {
+        assert_eq!(parsed(text), Err(expected.to_owned()), "{text}");
+    }
+
+    /// Mostly RFC 9460 appendix D.2.
+    #[test]
+    fn values_of_every_key() {
+        check("", "");
+        check("port=53", "0003 0002 0035");
+        check("key667=hello", "029b 0005 68656c6c6f");
+        check(
+            r#"key667="hello\210qoo""#.replace(r"\\", r"\").as_str(),
+            "029b 0009 68656c6c6fd2716f6f",
+        );
+        check("key667", "029b 0000");
+        check(
+            "ipv6hint=2001:db8::1,::2",
+            "0006 0020 20010db8000000000000000000000001 00000000000000000000000000000002",
+        );
+        check("ipv4hint=\"192.0.2.1,192.0.2.2\"", "0004 0008 c0000201 c0000202");
+        check("no-default-alpn alpn=h2", "0001 0003 026832 0002 0000");
+        check("ech=AQID", "0005 0003 010203");
+        check("dohpath=/q{?dns} ohttp", "0007 0008 2f717b3f646e737d 0008 0000");
+        check(
+            "alpn=h2,h3-19 mandatory=ipv4hint,alpn ipv4hint=192.0.2.1",
+            "0000 0004 0001 0004 0001 0009 026832 0568332d3139 0004 0004 c0000201",
+        );
+        let escaped = "0001 000c 08665c6f6f2c626172 026832";
+        check(r#"alpn="f\\\\oo\\,bar,h2""#, escaped);
+        check(r"alpn=f\\\092oo\092,bar,h2", escaped);
+    }
+
+    #[test]
+    fn what_is_refused() {
+        refuse("key1=h2 alpn=h3", "alpn is given twice");
+        refuse("mandatory=alpn", "a mandatory parameter is not given");
+        refuse("mandatory=mandatory", "mandatory: bad key \"mandatory\"");
+        refuse("mandatory=port,port port=1", "mandatory: a key is named twice");
+        refuse("alpn", "alpn: an id has 1 to 255 bytes");
+        refuse("alpn=h2,,h3", "alpn: an id has 1 to 255 bytes");
+        refuse("no-default-alpn=1", "no-default-alpn: takes no value");
+        refuse("port=65536", "port: bad port \"65536\"");
+        refuse("port", "port: bad port \"\"");
+        refuse("ipv4hint=", "ipv4hint: bad address \"\"");
+        refuse("ech=!", "ech: bad base64");
+        for name in ["Port", "key01", "key65535", "key65536", "key", ""] {
+            refuse(&format!("{name}=1"), &format!("unknown parameter \"{name}\""));
+        }
+    }
+}
