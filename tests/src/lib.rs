@@ -4,6 +4,7 @@
 //! case      one YAML file as types          world     ports, files and processes of one scenario
 //! ask       questions out, replies in       runner    a case against the binary, step by step
 //! expect    a reply against a case          records   records as lines of text, compared word by word
+//! contract  what every port must do
 //! page      the metrics page                etcd      a real etcd     authority   its certificates
 //! nodens    the server as a process         proxy     a network that fails
 //! ```
@@ -12,6 +13,7 @@
 pub mod ask;
 pub mod authority;
 pub mod case;
+pub mod contract;
 pub mod etcd;
 pub mod expect;
 pub mod nodens;

@@ -1,0 +1,106 @@
+//! Rules of the sockets to other servers.
+
+use std::collections::HashSet;
+use std::net::{SocketAddr, UdpSocket};
+
+use nodens_engine::io::{Effect, Port, UpstreamId};
+
+use super::Open;
+use super::rig::{PATIENCE, Rig};
+
+fn server() -> (UdpSocket, SocketAddr) {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let address = server.local_addr().unwrap();
+    (server, address)
+}
+
+fn receive(server: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+    let mut buffer = [0; 512];
+    let (len, from) = server.recv_from(&mut buffer).unwrap();
+    (buffer[..len].to_vec(), from)
+}
+
+pub(super) fn ask_and_hear<P: Port>(open: Open<P>) {
+    let mut rig = Rig::on(open, "127.0.0.1");
+    let (server, to) = server();
+    let upstream = UpstreamId(9);
+    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    let (question, from) = receive(&server);
+    assert_eq!(question, b"question");
+    // Bytes from anybody else are not heard.
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(b"forged", from).unwrap();
+    server.send_to(b"reply", from).unwrap();
+    server.send_to(&[5; 9000], from).unwrap();
+    rig.until(|handler| handler.upstreams.len() == 2);
+    assert_eq!(
+        rig.handler.upstreams,
+        [(upstream, b"reply".to_vec(), false), (upstream, vec![5; 9000], false)]
+    );
+}
+
+pub(super) fn failures_are_reported<P: Port>(open: Open<P>) {
+    let mut rig = Rig::on(open, "127.0.0.1");
+    let (refusing, to) = server();
+    drop(refusing);
+    let upstream = UpstreamId(1);
+    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    rig.until(|handler| !handler.upstreams.is_empty());
+    assert_eq!(rig.handler.upstreams[0], (upstream, Vec::new(), true));
+    // A socket that cannot even be made says the same.
+    let upstream = UpstreamId(2);
+    let to = "[fe80::1]:53".parse().unwrap();
+    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.until(|handler| handler.upstreams.contains(&(upstream, Vec::new(), true)));
+}
+
+pub(super) fn ports_differ<P: Port>(open: Open<P>) {
+    let mut rig = Rig::on(open, "127.0.0.1");
+    let (server, to) = server();
+    let mut ports = HashSet::new();
+    for number in 0..20 {
+        let upstream = UpstreamId(number);
+        rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+        rig.apply(Effect::SendUpstream { upstream }, b"question");
+        ports.insert(receive(&server).1.port());
+    }
+    assert_eq!(ports.len(), 20);
+    let mut sorted: Vec<_> = ports.into_iter().collect();
+    sorted.sort_unstable();
+    let counted_up = sorted.windows(2).all(|pair| pair[1] - pair[0] <= 2);
+    assert!(!counted_up, "ports that count up can be guessed: {sorted:?}");
+}
+
+pub(super) fn retired_are_silent<P: Port>(open: Open<P>) {
+    let mut rig = Rig::on(open, "127.0.0.1");
+    let (server, to) = server();
+    let upstream = UpstreamId(3);
+    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    let (_, from) = receive(&server);
+    server.send_to(b"late", from).unwrap();
+    rig.apply(Effect::RetireUpstream { upstream }, &[]);
+    // Whatever is done with it afterwards is as harmless as a second retirement.
+    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    rig.apply(Effect::RetireUpstream { upstream }, &[]);
+    rig.settle();
+    assert_eq!(rig.handler.upstreams, []);
+}
+
+pub(super) fn many_replies<P: Port>(open: Open<P>) {
+    let mut rig = Rig::on(open, "127.0.0.1");
+    let (server, to) = server();
+    let upstream = UpstreamId(4);
+    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    let (_, from) = receive(&server);
+    for number in 0..100u8 {
+        server.send_to(&[number], from).unwrap();
+    }
+    rig.until(|handler| handler.upstreams.len() == 100);
+    let numbers: Vec<_> = rig.handler.upstreams.iter().map(|(_, bytes, _)| bytes[0]).collect();
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+}
