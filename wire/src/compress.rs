@@ -1,30 +1,28 @@
 //! Which names of a message under construction a later name can point to.
 //!
-//! Each entry is a suffix that has been written: its first label, and the entry of the suffix behind that label. A
-//! name is looked up from its last label on, so one label is compared at each step and no name as a whole:
+//! Each entry is a suffix that has been written, found by a hash of its labels. The labels of a name that were written
+//! in one go are a run; behind it stands the root or a pointer to an older entry, so comparing takes a step for every
+//! run:
 //!
 //! ```text
-//!   written   3 w w w 7 e x a m p l e 3 o r g 0            entries   30: "org"      behind it nothing
-//!   at        12      16              24 28                          16: "example"  behind it 24
-//!                                                                    12: "www"      behind it 16
+//!   at 12   3 w w w 7 e x a m p l e 3 o r g 0        entries 12, 16, 24   runs of 16, 12, 4   then the root
+//!   at 29   2 n s 1 a 0xc0 0x10                      entries 29, 32       runs of  5, 2       then entry 16
 //! ```
 
 use arrayvec::ArrayVec;
 
-use crate::name::label::{eq_folded, folded_words};
+use crate::name::label::{eq_folded, fold_into};
+use crate::name::{LABELS_MAX, NAME_LEN_MAX};
 
 /// Most suffixes that are remembered of one message; names written later are still compressed against those.
 pub const SUFFIXES_MAX: usize = 64;
 
-/// Twice as many as entries, so that runs of taken slots stay short. A power of two.
+/// Twice as many as entries, so that rows of taken slots stay short. A power of two.
 const SLOTS: usize = 128;
 const SLOT_MASK: u8 = (SLOTS - 1) as u8;
 
 /// Offsets that a pointer can hold (RFC 1035 §4.1.4).
 pub(crate) const POINTER_LIMIT: usize = 0x4000;
-
-/// The entry behind the last label of a name; a real one is behind the header and never 0.
-pub(crate) const ROOT: u16 = 0;
 
 /// The suffix table, made once and used for message after message.
 #[derive(Clone, Debug)]
@@ -40,25 +38,37 @@ pub struct Compressor {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     generation: u32,
+    hash: u32,
     /// Where the suffix starts in the message.
     at: u16,
-    /// The entry of the suffix behind its first label, or [`ROOT`].
-    behind: u16,
-}
-
-/// The answer to a look-up.
-pub(crate) enum Found {
-    /// The suffix starts here.
-    At(u16),
-    /// It is not there; this slot is the one for it.
-    Free(u8),
+    /// How many of its bytes stand there in one run.
+    run_len: u8,
+    /// The slot of the suffix that the run's pointer leads to, or [`TO_ROOT`].
+    behind: u8,
 }
 
 const UNUSED: Slot = Slot {
     generation: 0,
+    hash: 0,
     at: 0,
-    behind: 0,
+    run_len: 0,
+    behind: TO_ROOT,
 };
+
+/// Behind the run stands the root.
+const TO_ROOT: u8 = u8::MAX;
+
+/// A suffix that stands in the message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    /// Where.
+    pub(crate) at: u16,
+    /// Labels of the name in front of the suffix.
+    pub(crate) labels: usize,
+    /// Bytes of the name in front of the suffix.
+    pub(crate) len: usize,
+    slot: u8,
+}
 
 impl Compressor {
     /// An empty table.
@@ -84,45 +94,48 @@ impl Compressor {
     }
 
     /// How many suffixes are remembered.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.taken.len()
     }
 
-    /// Looks for `label`, its length byte in front, with the suffix `behind` it.
-    pub(crate) fn find(&self, message: &[u8], label: &[u8], behind: u16) -> Found {
-        let mut place = hash(label, behind);
-        // There are more slots than entries, so a free one comes.
-        for _ in 0..SLOTS {
-            let Some(slot) = self.slots.get(usize::from(place)) else {
-                break;
-            };
-            if slot.generation != self.generation {
-                break;
-            }
-            let at = usize::from(slot.at);
-            let written = message.get(at..at.wrapping_add(label.len()));
-            if slot.behind == behind && written.is_some_and(|written| eq_folded(written, label)) {
-                return Found::At(slot.at);
-            }
-            place = place.wrapping_add(1) & SLOT_MASK;
-        }
-        Found::Free(place)
+    /// The longest suffix of a name that stands in the message. The root alone never counts.
+    pub(crate) fn find(&self, message: &[u8], name: &Suffixes<'_>) -> Option<Known> {
+        name.list.iter().enumerate().find_map(|(labels, suffix)| {
+            let len = usize::from(suffix.start);
+            let bytes = name.bytes.get(len..)?;
+            let (slot, at) = self.entry(message, bytes, suffix.hash)?;
+            Some(Known { at, labels, len, slot })
+        })
     }
 
-    /// Remembers a suffix in the slot that [`Compressor::find`] named. Gives the entry, or none when it cannot be
-    /// pointed to or the table is full; then what stands before it cannot be remembered either.
-    pub(crate) fn insert(&mut self, place: u8, at: usize, behind: u16) -> Option<u16> {
-        if at >= POINTER_LIMIT {
-            return None;
-        }
-        let slot = self.slots.get_mut(usize::from(place))?;
-        self.taken.try_push(place).ok()?;
-        *slot = Slot {
-            generation: self.generation,
-            at: at as u16,
-            behind,
+    /// Remembers the suffixes of a name that was written at `at`, but for those that were `known`; `run_len` of its
+    /// bytes stand there before the root or the pointer to what was known. What cannot be pointed to, or finds the
+    /// table full, is left out.
+    pub(crate) fn insert(&mut self, name: &Suffixes<'_>, at: usize, run_len: usize, known: Option<Known>) {
+        let new = known.map_or(name.list.len(), |known| known.labels);
+        let behind = match known {
+            Some(known) if known.len == run_len => known.slot,
+            _ => TO_ROOT,
         };
-        Some(at as u16)
+        for suffix in name.list.iter().take(new).rev() {
+            let start = usize::from(suffix.start);
+            let at = at.wrapping_add(start);
+            let place = self.free(suffix.hash);
+            if at >= POINTER_LIMIT || self.taken.try_push(place).is_err() {
+                continue;
+            }
+            if let Some(slot) = self.slots.get_mut(usize::from(place)) {
+                let run_len = run_len.wrapping_sub(start) as u8;
+                *slot = Slot {
+                    generation: self.generation,
+                    hash: suffix.hash,
+                    at: at as u16,
+                    run_len,
+                    behind,
+                };
+            }
+        }
     }
 
     /// Forgets all but the first `len` suffixes.
@@ -135,6 +148,56 @@ impl Compressor {
             }
         }
     }
+
+    /// The slot of a suffix, and where it stands.
+    #[inline]
+    fn entry(&self, message: &[u8], suffix: &[u8], hash: u32) -> Option<(u8, u16)> {
+        let mut place = home(hash);
+        // There are more slots than entries, so a free one comes.
+        loop {
+            let slot = self.taken_slot(place)?;
+            if slot.hash == hash && self.is_written(message, *slot, suffix) {
+                return Some((place, slot.at));
+            }
+            place = place.wrapping_add(1) & SLOT_MASK;
+        }
+    }
+
+    #[inline]
+    fn taken_slot(&self, place: u8) -> Option<&Slot> {
+        self.slots
+            .get(usize::from(place))
+            .filter(|slot| slot.generation == self.generation)
+    }
+
+    fn free(&self, hash: u32) -> u8 {
+        let mut place = home(hash);
+        while self.taken_slot(place).is_some() {
+            place = place.wrapping_add(1) & SLOT_MASK;
+        }
+        place
+    }
+
+    /// Whether `suffix` is what stands at `slot`. Each step leads to an older entry, so this ends.
+    fn is_written(&self, message: &[u8], mut slot: Slot, mut suffix: &[u8]) -> bool {
+        loop {
+            let at = usize::from(slot.at);
+            let Some((front, rest)) = suffix.split_at_checked(slot.run_len.into()) else {
+                return false;
+            };
+            let run = message.get(at..at.wrapping_add(front.len()));
+            if !run.is_some_and(|run| eq_folded(run, front)) {
+                return false;
+            }
+            if slot.behind == TO_ROOT {
+                return matches!(rest, [0]);
+            }
+            let Some(next) = self.taken_slot(slot.behind) else {
+                return false;
+            };
+            (slot, suffix) = (*next, rest);
+        }
+    }
 }
 
 impl Default for Compressor {
@@ -143,14 +206,73 @@ impl Default for Compressor {
     }
 }
 
+/// A name with the hashes of its suffixes, the longest first and the root left out.
+pub(crate) struct Suffixes<'n> {
+    bytes: &'n [u8],
+    list: ArrayVec<Suffix, LABELS_MAX>,
+}
+
+#[derive(Clone, Copy)]
+struct Suffix {
+    hash: u32,
+    /// Where in the name it starts.
+    start: u8,
+}
+
+/// The name in small letters, with room for one read of a word behind it.
+type Folded = [u8; NAME_LEN_MAX + WORD];
+
+const WORD: usize = 8;
+
+impl<'n> Suffixes<'n> {
+    /// Of a name in wire form.
+    pub(crate) fn of(bytes: &'n [u8]) -> Self {
+        let mut list = ArrayVec::<Suffix, LABELS_MAX>::new();
+        let mut at = 0_usize;
+        while let Some(&len @ 1..) = bytes.get(at) {
+            if list
+                .try_push(Suffix {
+                    hash: 0,
+                    start: at as u8,
+                })
+                .is_err()
+            {
+                break;
+            }
+            at = at.wrapping_add(1).wrapping_add(len.into());
+        }
+        let mut folded: Folded = [0; NAME_LEN_MAX + WORD];
+        fold_into(bytes, &mut folded);
+        let (mut mixed, mut end) = (0, at);
+        for suffix in list.iter_mut().rev() {
+            mixed = mix(mixed, &folded, suffix.start.into(), end);
+            suffix.hash = (mixed >> 32) as u32;
+            end = suffix.start.into();
+        }
+        Self { bytes, list }
+    }
+}
+
+/// Mixes the bytes from `at` to `end` into a hash, eight at a time.
 #[inline]
-fn hash(label: &[u8], behind: u16) -> u8 {
+fn mix(mut mixed: u64, folded: &Folded, mut at: usize, end: usize) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mixed = folded_words(label).fold(u64::from(behind), |mixed, word| {
-        let product = (mixed ^ word).wrapping_mul(ODD);
-        product ^ (product >> 32)
-    });
-    mixed as u8 & SLOT_MASK
+    while at < end {
+        let word = folded.get(at..).and_then(|rest| rest.first_chunk::<WORD>());
+        let word = word.map_or(0, |word| u64::from_le_bytes(*word));
+        // Shifts out what is behind the end, at most seven bytes of the eight.
+        let surplus = WORD.saturating_sub(end.wrapping_sub(at)) as u32;
+        mixed = (mixed ^ word.wrapping_shl(surplus.wrapping_mul(u8::BITS))).wrapping_mul(ODD);
+        mixed ^= mixed >> 32;
+        at = at.wrapping_add(WORD);
+    }
+    mixed
+}
+
+/// The slot to look at first.
+#[inline]
+const fn home(hash: u32) -> u8 {
+    hash as u8 & SLOT_MASK
 }
 
 #[cfg(test)]
@@ -158,69 +280,110 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    fn add(names: &mut Compressor, message: &mut Vec<u8>, label: &[u8], behind: u16) -> Option<u16> {
-        let at = message.len();
-        message.extend_from_slice(label);
-        match names.find(message, label, behind) {
-            Found::At(_) => panic!("{label:?} is there"),
-            Found::Free(place) => names.insert(place, at, behind),
-        }
+    struct Table {
+        names: Compressor,
+        message: Vec<u8>,
     }
 
-    fn find(names: &Compressor, message: &[u8], label: &[u8], behind: u16) -> Option<u16> {
-        match names.find(message, label, behind) {
-            Found::At(at) => Some(at),
-            Found::Free(_) => None,
+    impl Table {
+        fn new() -> Self {
+            Self {
+                names: Compressor::new(),
+                message: Vec::from([0; 12]),
+            }
+        }
+
+        fn find(&self, name: &[u8]) -> Option<(u16, usize)> {
+            self.names
+                .find(&self.message, &Suffixes::of(name))
+                .map(|known| (known.at, known.labels))
+        }
+
+        fn add(&mut self, name: &[u8]) -> usize {
+            let (at, suffixes) = (self.message.len(), Suffixes::of(name));
+            let known = self.names.find(&self.message, &suffixes);
+            let run_len = known.map_or(name.len() - 1, |known| known.len);
+            self.message.extend_from_slice(&name[..run_len]);
+            match known {
+                Some(known) => self.message.extend_from_slice(&(0xc000 | known.at).to_be_bytes()),
+                None => self.message.push(0),
+            }
+            self.names.insert(&suffixes, at, run_len, known);
+            at
         }
     }
 
     #[test]
-    fn a_suffix_is_a_label_and_what_is_behind_it() {
-        let (mut names, mut message) = (Compressor::new(), Vec::from([0; 12]));
-        let org = add(&mut names, &mut message, b"\x03org", ROOT).unwrap();
-        let example = add(&mut names, &mut message, b"\x07example", org).unwrap();
-        assert_eq!(find(&names, &message, b"\x07EXAMPLE", org), Some(example));
-        assert_eq!(find(&names, &message, b"\x07example", ROOT), None);
-        assert_eq!(find(&names, &message, b"\x03org", ROOT), Some(org));
-        names.clear();
-        assert_eq!(find(&names, &message, b"\x03org", ROOT), None);
+    fn the_longest_suffix_is_found() {
+        let mut table = Table::new();
+        assert_eq!(table.add(b"\x03www\x07example\x03org\0"), 12);
+        assert_eq!(table.add(b"\x02ns\x01a\x07EXAMPLE\x03org\0"), 29);
+        assert_eq!(table.message.len(), 36);
+        assert_eq!(table.find(b"\x03WWW\x07example\x03org\0"), Some((12, 0)));
+        assert_eq!(table.find(b"\x01x\x02Ns\x01A\x07example\x03ORG\0"), Some((29, 1)));
+        assert_eq!(table.find(b"\x01x\x01a\x07example\x03org\0"), Some((32, 1)));
+        assert_eq!(table.find(b"\x01x\x07example\x03org\0"), Some((16, 1)));
+        assert_eq!(table.find(b"\x01x\x03org\0"), Some((24, 1)));
+        assert_eq!(table.find(b"\x07example\0"), None);
+        assert_eq!(table.find(b"\0"), None);
+        table.names.clear();
+        assert_eq!(table.find(b"\x03org\0"), None);
+    }
+
+    #[test]
+    fn an_equal_hash_is_not_enough() {
+        let mut table = Table::new();
+        table.add(b"\x03www\x03org\0");
+        let mut other = Suffixes::of(b"\x03ftp\x03net\0");
+        for (mine, theirs) in other.list.iter_mut().zip(Suffixes::of(b"\x03www\x03org\0").list) {
+            mine.hash = theirs.hash;
+        }
+        assert_eq!(table.names.find(&table.message, &other), None);
+        // It finds a slot of its own behind the one with its hash.
+        let at = table.message.len();
+        table.message.extend_from_slice(other.bytes);
+        table.names.insert(&other, at, 8, None);
+        assert_eq!(
+            table.names.find(&table.message, &other).map(|known| known.at),
+            Some(at as u16)
+        );
+        assert_eq!(table.find(b"\x03www\x03org\0"), Some((12, 0)));
     }
 
     #[test]
     fn sixty_four_suffixes_and_no_more_each_given_back() {
-        let (mut names, mut message) = (Compressor::new(), Vec::from([0; 12]));
+        let mut table = Table::new();
         for round in 0..3 {
-            let labels: Vec<[u8; 3]> = (0..=SUFFIXES_MAX as u8).map(|i| [2, b'0' + round, i]).collect();
-            let entries: Vec<_> = labels
-                .iter()
-                .map(|label| add(&mut names, &mut message, label, ROOT))
-                .collect();
-            assert!(entries[..SUFFIXES_MAX].iter().all(Option::is_some));
-            assert_eq!(entries[SUFFIXES_MAX], None);
-            names.truncate(10);
-            for (i, label) in labels.iter().enumerate() {
-                assert_eq!(find(&names, &message, label, ROOT), entries[i].filter(|_| i < 10));
+            let names: Vec<[u8; 4]> = (0..=SUFFIXES_MAX as u8).map(|i| [2, b'0' + round, i, 0]).collect();
+            let starts: Vec<usize> = names.iter().map(|name| table.add(name)).collect();
+            assert_eq!(table.names.len(), SUFFIXES_MAX);
+            assert_eq!(table.find(&names[SUFFIXES_MAX]), None);
+            table.names.truncate(10);
+            for (i, name) in names.iter().enumerate() {
+                assert_eq!(table.find(name), (i < 10).then_some((starts[i] as u16, 0)));
             }
-            names.truncate(0);
-            assert_eq!(find(&names, &message, &labels[0], ROOT), None);
+            table.names.truncate(0);
+            assert_eq!(table.find(&names[0]), None);
         }
     }
 
     #[test]
     fn what_a_pointer_cannot_reach_is_not_remembered() {
-        let mut names = Compressor::new();
-        assert_eq!(names.insert(0, POINTER_LIMIT, ROOT), None);
-        assert_eq!(names.insert(0, POINTER_LIMIT - 1, ROOT), Some(0x3fff));
+        let mut table = Table::new();
+        table.message.resize(POINTER_LIMIT - 4, 0);
+        table.add(b"\x03www\x03org\0");
+        assert_eq!(table.find(b"\x03org\0"), None);
+        assert_eq!(table.find(b"\x03www\x03org\0"), Some((0x3ffc, 0)));
     }
 
     #[test]
     fn the_generation_wraps() {
-        let (mut names, mut message) = (Compressor::new(), Vec::from([0; 12]));
-        names.generation = u32::MAX;
-        let org = add(&mut names, &mut message, b"\x03org", ROOT);
-        assert!(org.is_some());
-        names.clear();
-        assert_eq!(names.generation, 1);
-        assert_eq!(find(&names, &message, b"\x03org", ROOT), None);
+        let mut table = Table::new();
+        table.names.generation = u32::MAX;
+        table.add(b"\x03org\0");
+        assert_eq!(table.find(b"\x03org\0"), Some((12, 0)));
+        table.names.clear();
+        assert_eq!(table.names.generation, 1);
+        assert_eq!(table.find(b"\x03org\0"), None);
     }
 }

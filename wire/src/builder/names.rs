@@ -1,11 +1,9 @@
 //! Names into a message: as owners, and in rdata.
 
-use arrayvec::ArrayVec;
-
 use super::{Builder, HEADER_LEN, NO_OWNER, Owner, Place};
-use crate::compress::{Compressor, Found, POINTER_LIMIT, ROOT};
+use crate::compress::{Known, POINTER_LIMIT, Suffixes};
 use crate::error::Full;
-use crate::name::{LABELS_MAX, Name};
+use crate::name::Name;
 
 const QUESTION_AT: u16 = HEADER_LEN as u16;
 const POINTER: u16 = 0xc000;
@@ -79,49 +77,39 @@ impl Builder<'_> {
             return self.bytes(bytes);
         }
         self.know_the_question();
-        let starts = label_starts(bytes);
-        let mut behind = ROOT;
-        let mut new_len = bytes.len();
-        let mut new_labels = starts.len();
-        for (i, &at) in starts.iter().enumerate().rev() {
-            let Found::At(entry) = self.names.find(self.buf, label(bytes, at), behind) else {
-                break;
-            };
-            behind = entry;
-            new_len = at.into();
-            new_labels = i;
-        }
-
+        let suffixes = Suffixes::of(bytes);
+        let known = self.names.find(self.buf, &suffixes);
         let start = self.at;
-        if wanted == Wanted::Compressed && behind != ROOT {
-            let new = bytes.get(..new_len).unwrap_or_default();
-            let (front, pointer) = self.room(new_len.wrapping_add(2))?.split_at_mut(new_len);
-            front.copy_from_slice(new);
-            pointer.copy_from_slice(&(POINTER | behind).to_be_bytes());
-        } else {
-            self.room(bytes.len())?.copy_from_slice(bytes);
-        }
+        let run_len = match known {
+            Some(Known { at, len, .. }) if wanted == Wanted::Compressed => {
+                let (new, pointer) = self.room(len.wrapping_add(2))?.split_at_mut(len);
+                new.copy_from_slice(bytes.get(..len).unwrap_or_default());
+                pointer.copy_from_slice(&(POINTER | at).to_be_bytes());
+                len
+            }
+            _ => {
+                self.room(bytes.len())?.copy_from_slice(bytes);
+                bytes.len().wrapping_sub(1)
+            }
+        };
         self.plain_len = self.plain_len.wrapping_add(bytes.len());
-        remember(
-            self.names,
-            self.buf,
-            bytes,
-            start,
-            starts.get(..new_labels).unwrap_or_default(),
-            behind,
-        );
+        self.names.insert(&suffixes, start, run_len, known);
         Ok(())
     }
 
     /// Puts the suffixes of the question's name into the table: once, and only for a message that compresses.
+    #[inline]
     fn know_the_question(&mut self) {
-        if self.qname_known {
-            return;
+        if !self.qname_known {
+            self.qname_known = true;
+            let len = usize::from(self.qname_len);
+            let name = self
+                .buf
+                .get(HEADER_LEN..HEADER_LEN.wrapping_add(len))
+                .unwrap_or_default();
+            self.names
+                .insert(&Suffixes::of(name), HEADER_LEN, len.saturating_sub(1), None);
         }
-        self.qname_known = true;
-        let end = HEADER_LEN.wrapping_add(self.qname_len.into());
-        let name = self.buf.get(HEADER_LEN..end).unwrap_or_default();
-        remember(self.names, self.buf, name, HEADER_LEN, &label_starts(name), ROOT);
     }
 }
 
@@ -131,45 +119,11 @@ enum Wanted {
     Plain,
 }
 
-/// Puts the suffixes of `name` that begin at the labels `starts` into the table; `name` was written at `written_at`
-/// and the suffix `behind` those labels is there.
-fn remember(names: &mut Compressor, message: &[u8], name: &[u8], written_at: usize, starts: &[u8], mut behind: u16) {
-    for &at in starts.iter().rev() {
-        let Found::Free(place) = names.find(message, label(name, at), behind) else {
-            return;
-        };
-        let Some(entry) = names.insert(place, written_at.wrapping_add(at.into()), behind) else {
-            return;
-        };
-        behind = entry;
-    }
-}
-
-/// Where the labels of a name begin, the root's left out.
-fn label_starts(name: &[u8]) -> ArrayVec<u8, LABELS_MAX> {
-    let mut starts = ArrayVec::new();
-    let mut at = 0_usize;
-    while let Some(&len @ 1..) = name.get(at) {
-        if starts.try_push(at as u8).is_err() {
-            break;
-        }
-        at = at.wrapping_add(1).wrapping_add(len.into());
-    }
-    starts
-}
-
-/// The label at `at` with its length byte.
-fn label(name: &[u8], at: u8) -> &[u8] {
-    let rest = name.get(usize::from(at)..).unwrap_or_default();
-    let len = rest.first().map_or(0, |len| usize::from(*len).wrapping_add(1));
-    rest.get(..len).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::compress::SUFFIXES_MAX;
-    use crate::{Flags, Message, NameBuf, PackedName, Rclass, Rtype, Section};
+    use crate::{Compressor, Flags, Message, NameBuf, PackedName, Rclass, Rtype, Section};
     use proptest::prelude::*;
     use std::format;
     use std::vec::Vec;

@@ -3,7 +3,7 @@
 use super::Builder;
 use crate::error::Full;
 use crate::name::Name;
-use crate::rdata::{Field, layout};
+use crate::rdata::{Field, has_names, layout};
 use crate::reader::Reader;
 use crate::rtype::Rtype;
 
@@ -55,9 +55,8 @@ impl<'r, 'b> RdataBuilder<'r, 'b> {
     /// data that do not have the shape of their type are copied.
     #[inline]
     pub fn wire(&mut self, rtype: Rtype, rdata: &[u8]) -> Result<(), Full> {
-        let layout = layout(rtype);
-        if layout.iter().any(|field| matches!(field, Field::Name { .. })) {
-            return self.fields(layout, rdata);
+        if has_names(rtype) {
+            return self.fields(layout(rtype), rdata);
         }
         self.bytes(rdata)
     }

@@ -5,8 +5,8 @@
 //!   at 29   2 n s 0xc0 0x10                          ns.example.org
 //! ```
 //!
-//! Each pointer must lead to before the place where the piece with the pointer starts, so following ends (RFC 9267 §2);
-//! and a name has no use for more pointers than labels.
+//! What a pointer leads to must stand as a whole before the piece with the pointer, so following ends (RFC 9267 §2) and
+//! no name depends on the bytes behind it. And a name has no use for more pointers than labels.
 
 use core::fmt;
 use core::iter::FusedIterator;
@@ -173,11 +173,15 @@ fn measure(message: &[u8], start: usize) -> Result<(usize, usize), ParseError> {
     let mut at = start;
     let mut plain_len = 0_usize;
     let mut end = None;
-    // The start of the piece being read; it falls with every jump.
-    let mut piece = start;
+    // Where the piece being read starts, and what it may be read from; both shrink with every jump.
+    let (mut piece, mut view) = (start, message);
     let mut pointers = 0_usize;
     loop {
-        match step(message, at)? {
+        let step = step(view, at).map_err(|error| match error.reason {
+            Reason::Short if pointers > 0 => ParseError::new(Reason::Pointer, at),
+            _ => error,
+        });
+        match step? {
             Step::Root => {
                 let behind = at.wrapping_add(1);
                 return Ok((plain_len.wrapping_add(1), end.unwrap_or(behind)));
@@ -195,8 +199,8 @@ fn measure(message: &[u8], start: usize) -> Result<(usize, usize), ParseError> {
                     return Err(ParseError::new(Reason::Pointer, at));
                 }
                 end.get_or_insert_with(|| at.wrapping_add(2));
-                piece = target;
-                at = target;
+                view = message.get(..piece).unwrap_or_default();
+                (piece, at) = (target, target);
             }
         }
     }
@@ -249,6 +253,8 @@ mod tests {
         check(b"", 29, Reason::Short);
         check(b"", 99, Reason::Short);
         check(b"\x01a\xc0\x20\x01b\xc0\x1d", 33, Reason::Pointer); // a loop of two
+        check(b"\x03\xc0\x1dz\0", 30, Reason::Pointer); // back into a label that holds the pointer
+        check(b"\x04abc\xc0\x1d\0", 33, Reason::Pointer); // back to a piece that runs over it
     }
 
     #[test]
