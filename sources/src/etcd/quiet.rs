@@ -1,32 +1,35 @@
-//! Says a reason once until it changes, or a minute has passed; pure, time is an argument.
+//! Says a reason once, and again when a minute has passed; pure, time is an argument.
 
 use std::time::{Duration, Instant};
 
 /// How long the same reason is not repeated.
 const REPEAT: Duration = Duration::from_secs(60);
+/// Reasons kept in mind. One fault often shows itself in two or three ways in turn.
+const REASONS_MAX: usize = 8;
 
-/// What was said last, and when.
+/// What was said lately, and when.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
-    last: Option<(String, Instant)>,
+    said: Vec<(String, Instant)>,
 }
 
 impl Quiet {
     /// Whether `text` is worth saying now; if so, it counts as said.
     pub(super) fn says(&mut self, text: &str, now: Instant) -> bool {
-        if let Some((said, at)) = &self.last
-            && said == text
-            && now.saturating_duration_since(*at) < REPEAT
-        {
+        self.said.retain(|(_, at)| now.saturating_duration_since(*at) < REPEAT);
+        if self.said.iter().any(|(said, _)| said == text) {
             return false;
         }
-        self.last = Some((text.to_owned(), now));
+        if self.said.len() == REASONS_MAX {
+            self.said.remove(0);
+        }
+        self.said.push((text.to_owned(), now));
         true
     }
 
-    /// All is well again: the next reason is new.
+    /// All is well again: every reason is new.
     pub(super) fn clear(&mut self) {
-        self.last = None;
+        self.said.clear();
     }
 }
 
@@ -44,8 +47,19 @@ mod tests {
         assert!(!quiet.says("away", at(59)));
         assert!(quiet.says("away", at(60)));
         assert!(quiet.says("denied", at(61)));
-        assert!(quiet.says("away", at(62)));
+        assert!(!quiet.says("away", at(62)));
         quiet.clear();
         assert!(quiet.says("away", at(63)));
+    }
+
+    #[test]
+    fn what_is_kept_in_mind_is_bounded() {
+        let mut quiet = Quiet::default();
+        let now = Instant::now();
+        for n in 0..=REASONS_MAX {
+            assert!(quiet.says(&n.to_string(), now));
+        }
+        assert!(quiet.says("0", now));
+        assert!(!quiet.says(&REASONS_MAX.to_string(), now));
     }
 }
