@@ -176,22 +176,17 @@ impl Diagnostic {
         };
         let mut group = Group::with_level(level);
         if let Some(span) = self.span {
-            let mut snippet =
-                snippet(sources, span).annotation(annotation(AnnotationKind::Primary, span, self.label.as_deref()));
+            let mut marks = vec![(AnnotationKind::Primary, span, self.label.as_deref())];
             let mut elsewhere = None;
             if let Some((related, label)) = &self.related {
-                let context = annotation(AnnotationKind::Context, *related, Some(label));
+                let mark = (AnnotationKind::Context, *related, Some(label.as_str()));
                 if related.file == span.file {
-                    snippet = snippet.annotation(context);
+                    marks.push(mark);
                 } else {
-                    elsewhere = Some(
-                        self::snippet(sources, *related)
-                            .path(&*sources.source(*related).name)
-                            .annotation(context),
-                    );
+                    elsewhere = Some(snippet(sources, &[mark]).path(&*sources.source(*related).name));
                 }
             }
-            group = group.element(snippet).elements(elsewhere);
+            group = group.element(snippet(sources, &marks)).elements(elsewhere);
         }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help));
@@ -205,12 +200,30 @@ impl Diagnostic {
     }
 }
 
-fn snippet(sources: &Sources, span: Span) -> Snippet<'static, Annotation<'static>> {
-    Snippet::source(masked(&sources.source(span).text))
-}
-
-fn annotation<'l>(kind: AnnotationKind, span: Span, label: Option<&'l str>) -> Annotation<'l> {
-    kind.span(span.start as usize..span.end as usize).label(label)
+/// The lines that hold the marks, all in one text.
+fn snippet<'l>(sources: &Sources, marks: &[(AnnotationKind, Span, Option<&'l str>)]) -> Snippet<'l, Annotation<'l>> {
+    let first = marks
+        .iter()
+        .map(|(_, span, _)| *span)
+        .min()
+        .expect("a snippet is drawn for a mark");
+    let last = marks
+        .iter()
+        .map(|(_, span, _)| *span)
+        .max()
+        .expect("a snippet is drawn for a mark");
+    let text = &*sources.source(first).text;
+    let start = text[..first.start as usize].rfind('\n').map_or(0, |at| at + 1);
+    let end = text[last.end as usize..]
+        .find('\n')
+        .map_or(text.len(), |at| last.end as usize + at);
+    let annotations = marks.iter().map(|(kind, span, label)| {
+        kind.span(span.start as usize - start..(span.end as usize).max(span.start as usize) - start)
+            .label(*label)
+    });
+    Snippet::source(masked(&text[start..end]))
+        .line_start(sources.line(first))
+        .annotations(annotations)
 }
 
 /// A text with stars, byte for byte, in place of what stands behind `credentials USER` on a line: whatever is drawn or

@@ -14,8 +14,8 @@ use super::source::{self, Source, Sources, Span, World};
 pub(super) const SNIPPET_IMPORTS_MAX: usize = 10_000;
 /// Files put in for an `import`, at most.
 pub(super) const FILE_IMPORTS_MAX: usize = 100_000;
-/// Words of a configuration with everything put in, at most: a million inline hosts.
-pub(super) const WORDS_MAX: usize = 4_000_000;
+/// Words of a configuration with everything put in, at most: three hundred thousand inline hosts.
+pub(super) const WORDS_MAX: usize = 1_000_000;
 /// Bytes of all imported texts together, at most.
 pub(super) const TEXT_BYTES_MAX: usize = 64 << 20;
 
@@ -228,11 +228,10 @@ impl<'w> Stream<'w> {
                 let text = format!("maximum file import depth ({FILE_IMPORTS_MAX}) exceeded");
                 return Err(self.stop(Diagnostic::error(span, text).help("does the file import itself?")));
             }
-            let path = source::absolute(&folder, &path);
             match self.file(&path) {
                 Ok(of_file) => words.push(of_file),
                 Err(why) => {
-                    let text = format!("Could not import {}: {why}", path.display());
+                    let text = format!("Could not import {}: {why}", source::absolute(&folder, &path).display());
                     self.findings.error(Diagnostic::error(span, text));
                 }
             }
@@ -257,7 +256,7 @@ impl<'w> Stream<'w> {
             ));
         }
         let file = self.sources.add(Source {
-            name: path.display().to_string(),
+            name: source::absolute(path, Path::new("")).display().to_string(),
             folder: path.parent().map(Path::to_owned).unwrap_or_default(),
             text: text.as_str().into(),
         });

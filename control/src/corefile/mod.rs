@@ -51,7 +51,9 @@ pub enum Input {
 pub struct Refused {
     /// Never empty; by place.
     pub errors: Vec<Diagnostic>,
-    /// Further errors that were found when there were enough.
+    /// What is odd but harmless; it may have led to an error.
+    pub warnings: Vec<Diagnostic>,
+    /// Further findings when there were enough.
     pub left_out: usize,
     /// The texts that the spans point into.
     pub sources: Sources,
@@ -68,7 +70,7 @@ impl Refused {
         if self.left_out > 0 {
             drawn.push(format!("and {} more", self.left_out));
         }
-        drawn.join("\n")
+        drawn.join("\n\n")
     }
 }
 
@@ -80,6 +82,7 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
         Err(error) => {
             return Err(Refused {
                 errors: vec![error],
+                warnings: Vec::new(),
                 left_out: 0,
                 sources,
             });
@@ -132,6 +135,7 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
     } else {
         Err(Refused {
             errors,
+            warnings,
             left_out,
             sources,
         })
@@ -172,7 +176,9 @@ fn read(
     findings: &mut Findings,
 ) -> Vec<settings::ServerBlock> {
     let parsed = parser::parse(file, sources, world);
-    *findings = parsed.findings;
+    findings.errors.extend(parsed.findings.errors);
+    findings.warnings.extend(parsed.findings.warnings);
+    findings.left_out += parsed.findings.left_out;
     parsed
         .blocks
         .iter()

@@ -114,7 +114,7 @@ impl Scope<'_> {
                 Ok((more, _)) => zones.extend(more),
                 Err(error) => self
                     .findings
-                    .warn(Diagnostic::warning(word.span, format!("{error}: left out"))),
+                    .warn(Diagnostic::warning(word.span, format!("{error} (left out)"))),
             }
         }
         zones

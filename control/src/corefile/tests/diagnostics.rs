@@ -1,1 +1,92 @@
+//! What a person sees: each finding as it is drawn, in `diagnostics.txt`.
+//!
+//! A case is a Corefile, `----`, and what is printed. `BLESS=1 cargo test` rewrites the printed half; the diff is to be
+//! read.
 
+use super::Memory;
+use crate::corefile::Colour;
+
+const CASES: &str = include_str!("diagnostics.txt");
+const BETWEEN: &str = "\n====\n";
+const BEHIND: &str = "\n----\n";
+
+fn draw(corefile: &str) -> String {
+    let world = Memory::new(corefile)
+        .file("parts/directive", "whoami\n\nfrobnicate\n")
+        .file("parts/snippet", "(base) {\n    whoami\n}\n")
+        .file("parts/block", "cedar.example {\n    whoami\n}\n")
+        .file("parts/itself", "import itself\n")
+        .variable("PASSWORD", "open sesame");
+    let (warnings, refused) = match world.load() {
+        Ok(corefile) => {
+            let draw = |warning: &crate::corefile::Diagnostic| warning.render(&corefile.sources, Colour::Off);
+            (corefile.warnings.iter().map(draw).collect(), None)
+        }
+        Err(refused) => (Vec::new(), Some(refused.render(Colour::Off))),
+    };
+    let drawn: Vec<String> = warnings.into_iter().chain(refused).collect();
+    drawn.join("\n\n")
+}
+
+#[test]
+fn every_finding_is_drawn_as_recorded() {
+    let mut blessed = Vec::new();
+    let mut wrong = Vec::new();
+    for case in CASES.trim_end().split(BETWEEN) {
+        let (corefile, expected) = case.split_once(BEHIND).unwrap_or((case, ""));
+        let drawn = draw(corefile);
+        if drawn != expected {
+            wrong.push(format!("{corefile}\n---- drawn\n{drawn}\n---- expected\n{expected}"));
+        }
+        blessed.push(format!("{corefile}{BEHIND}{drawn}"));
+    }
+    if std::env::var_os("BLESS").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/corefile/tests/diagnostics.txt");
+        std::fs::write(path, blessed.join(BETWEEN) + "\n").unwrap();
+    } else {
+        assert!(
+            wrong.is_empty(),
+            "{} of {} are drawn otherwise\n{}",
+            wrong.len(),
+            blessed.len(),
+            wrong.join("\n\n")
+        );
+    }
+}
+
+#[test]
+fn many_errors_are_cut() {
+    let world = Memory::new(&format!(". {{\n{}}}\n", "nope\n".repeat(250)));
+    let refused = world.load().unwrap_err();
+    assert_eq!((refused.errors.len(), refused.left_out), (100, 150));
+    assert!(refused.render(Colour::Off).ends_with("\n\nand 150 more"));
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let world = Memory::new(". {\nnope\n}\n");
+    let refused = world.load().unwrap_err();
+    assert!(!refused.render(Colour::Off).contains('\u{1b}'));
+    assert!(refused.render(Colour::On).contains('\u{1b}'));
+}
+
+#[test]
+fn passwords_are_never_drawn() {
+    for corefile in [
+        ". {\n  etcd {\n    credentials user sesame\n",
+        ". {\n  etcd {\n    credentials user sesame more sesame\n  }\n}",
+        ". {\n  etcd { credentials user sesame\n  nope } x\n}",
+        ". {\n  etcd { credentials user sesame } sesame2\n}",
+        ". {\n  etcd {\n    credentials user \"sesame open\n",
+        ". {\n  etcd {\n    credentials user {$PASSWORD}\n    nope\n  }\n  nope\n}",
+        "(s) {\n credentials user sesame",
+        ". {\n  etcd {\n   nope\n   credentials user sesame\n   nope\n",
+    ] {
+        let drawn = draw(corefile);
+        assert!(
+            drawn.contains("Corefile:") && !drawn.contains("sesame ") && !drawn.contains("sesame'"),
+            "{drawn}"
+        );
+        assert!(!drawn.contains("open"), "{drawn}");
+    }
+}

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::source::absolute;
 use super::{Corefile, Input, Refused, World, load};
 
 /// A world of a few files and variables; the working directory is `/etc`.
@@ -40,7 +41,7 @@ impl Memory {
 
 impl World for Memory {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let path = self.working_folder().join(path);
+        let path = absolute(&self.working_folder(), path);
         match self.files.get(&path) {
             Some(bytes) => Ok(bytes.clone()),
             None if self.exists(&path) => Err(io::ErrorKind::IsADirectory.into()),
@@ -51,7 +52,10 @@ impl World for Memory {
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
         let mut names: Vec<String> = Vec::new();
         for path in self.files.keys() {
-            let inside = path.strip_prefix(folder).ok().and_then(|rest| rest.components().next());
+            let inside = path
+                .strip_prefix(absolute(folder, Path::new("")))
+                .ok()
+                .and_then(|rest| rest.components().next());
             names.extend(inside.map(|name| name.as_os_str().to_string_lossy().into_owned()));
         }
         names.dedup();
@@ -61,7 +65,7 @@ impl World for Memory {
     }
 
     fn exists(&self, path: &Path) -> bool {
-        let path = self.working_folder().join(path);
+        let path = absolute(&self.working_folder(), path);
         self.files.keys().any(|file| file.starts_with(&path))
     }
 
