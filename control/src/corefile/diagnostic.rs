@@ -16,7 +16,7 @@ pub struct Diagnostic {
     /// What was expected, drawn under the place.
     pub label: Option<String>,
     /// A second place that the finding is about.
-    pub related: Option<(Span, String)>,
+    pub related: Option<Box<(Span, String)>>,
     /// The likely fix.
     pub help: Option<String>,
 }
@@ -145,7 +145,7 @@ impl Diagnostic {
     /// Draws a second place.
     #[must_use]
     pub fn related(mut self, span: Span, label: impl Into<String>) -> Self {
-        self.related = Some((span, label.into()));
+        self.related = Some(Box::new((span, label.into())));
         self
     }
 
@@ -178,7 +178,7 @@ impl Diagnostic {
         if let Some(span) = self.span {
             let mut marks = vec![(AnnotationKind::Primary, span, self.label.as_deref())];
             let mut elsewhere = None;
-            if let Some((related, label)) = &self.related {
+            if let Some((related, label)) = self.related.as_deref() {
                 let mark = (AnnotationKind::Context, *related, Some(label.as_str()));
                 if related.file == span.file {
                     marks.push(mark);

@@ -34,7 +34,7 @@ pub struct Line {
     /// The other words up to the line's end or the brace.
     pub args: Vec<Word>,
     /// The lines in braces; none when there are no braces.
-    pub block: Option<Vec<Line>>,
+    pub block: Option<Vec<Self>>,
 }
 
 impl Line {

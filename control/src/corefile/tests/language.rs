@@ -448,6 +448,10 @@ proptest! {
             refused.render(crate::corefile::Colour::Off);
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn no_likely_words_panic(
