@@ -1,2 +1,3 @@
 //! nodens
+pub mod args;
 pub mod corefile;
