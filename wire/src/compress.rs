@@ -11,8 +11,8 @@
 
 use arrayvec::ArrayVec;
 
-use crate::name::label::{eq_folded, fold_into};
-use crate::name::{LABELS_MAX, NAME_LEN_MAX};
+use crate::name::LABELS_MAX;
+use crate::name::label::{eq_folded, fold_word, word_of_rest};
 
 /// Most suffixes that are remembered of one message; names written later are still compressed against those.
 pub const SUFFIXES_MAX: usize = 64;
@@ -31,6 +31,8 @@ pub struct Compressor {
     slots: [Slot; SLOTS],
     /// The slots of this message in the order they were taken, so that the last can be given back first.
     taken: ArrayVec<u8, SUFFIXES_MAX>,
+    /// Those of the name that was looked for last. Here, since a kilobyte is not to be moved about.
+    suffixes: ArrayVec<Suffix, LABELS_MAX>,
     /// Never that of an unused slot, which is 0.
     generation: u32,
 }
@@ -76,6 +78,7 @@ impl Compressor {
         Self {
             slots: [UNUSED; SLOTS],
             taken: ArrayVec::new_const(),
+            suffixes: ArrayVec::new_const(),
             generation: 1,
         }
     }
@@ -100,25 +103,25 @@ impl Compressor {
     }
 
     /// The longest suffix of a name that stands in the message. The root alone never counts.
-    pub(crate) fn find(&self, message: &[u8], name: &Suffixes<'_>) -> Option<Known> {
-        name.list.iter().enumerate().find_map(|(labels, suffix)| {
+    pub(crate) fn find(&mut self, message: &[u8], name: &[u8]) -> Option<Known> {
+        read_suffixes(name, &mut self.suffixes);
+        self.suffixes.iter().enumerate().find_map(|(labels, suffix)| {
             let len = usize::from(suffix.start);
-            let bytes = name.bytes.get(len..)?;
-            let (slot, at) = self.entry(message, bytes, suffix.hash)?;
+            let (slot, at) = self.entry(message, name.get(len..)?, suffix.hash)?;
             Some(Known { at, labels, len, slot })
         })
     }
 
-    /// Remembers the suffixes of a name that was written at `at`, but for those that were `known`; `run_len` of its
-    /// bytes stand there before the root or the pointer to what was known. What cannot be pointed to, or finds the
-    /// table full, is left out.
-    pub(crate) fn insert(&mut self, name: &Suffixes<'_>, at: usize, run_len: usize, known: Option<Known>) {
-        let new = known.map_or(name.list.len(), |known| known.labels);
+    /// Remembers the suffixes of the name that was looked for last and is now written at `at`, but for those that were
+    /// `known`; `run_len` of its bytes stand there before the root or the pointer to what was known. What cannot be
+    /// pointed to, or finds the table full, is left out.
+    pub(crate) fn insert(&mut self, at: usize, run_len: usize, known: Option<Known>) {
+        let new = known.map_or(self.suffixes.len(), |known| known.labels);
         let behind = match known {
             Some(known) if known.len == run_len => known.slot,
             _ => TO_ROOT,
         };
-        for suffix in name.list.iter().take(new).rev() {
+        for suffix in self.suffixes.iter().take(new).rev() {
             let start = usize::from(suffix.start);
             let at = at.wrapping_add(start);
             let place = self.free(suffix.hash);
@@ -136,6 +139,12 @@ impl Compressor {
                 };
             }
         }
+    }
+
+    /// Remembers all suffixes of a name that is written at `at`, the first of the message.
+    pub(crate) fn insert_first(&mut self, name: &[u8], at: usize) {
+        read_suffixes(name, &mut self.suffixes);
+        self.insert(at, name.len().saturating_sub(1), None);
     }
 
     /// Forgets all but the first `len` suffixes.
@@ -206,65 +215,54 @@ impl Default for Compressor {
     }
 }
 
-/// A name with the hashes of its suffixes, the longest first and the root left out.
-pub(crate) struct Suffixes<'n> {
-    bytes: &'n [u8],
-    list: ArrayVec<Suffix, LABELS_MAX>,
-}
-
-#[derive(Clone, Copy)]
+/// The suffix of a name that starts with a label.
+#[derive(Clone, Copy, Debug)]
 struct Suffix {
     hash: u32,
     /// Where in the name it starts.
     start: u8,
 }
 
-/// The name in small letters, with room for one read of a word behind it.
-type Folded = [u8; NAME_LEN_MAX + WORD];
-
-const WORD: usize = 8;
-
-impl<'n> Suffixes<'n> {
-    /// Of a name in wire form.
-    pub(crate) fn of(bytes: &'n [u8]) -> Self {
-        let mut list = ArrayVec::<Suffix, LABELS_MAX>::new();
-        let mut at = 0_usize;
-        while let Some(&len @ 1..) = bytes.get(at) {
-            if list
-                .try_push(Suffix {
-                    hash: 0,
-                    start: at as u8,
-                })
-                .is_err()
-            {
-                break;
-            }
-            at = at.wrapping_add(1).wrapping_add(len.into());
+/// The suffixes of a name in wire form, the longest first and the root left out.
+fn read_suffixes(name: &[u8], suffixes: &mut ArrayVec<Suffix, LABELS_MAX>) {
+    suffixes.clear();
+    let mut at = 0_usize;
+    while let Some(&len @ 1..) = name.get(at) {
+        if suffixes
+            .try_push(Suffix {
+                hash: 0,
+                start: at as u8,
+            })
+            .is_err()
+        {
+            break;
         }
-        let mut folded: Folded = [0; NAME_LEN_MAX + WORD];
-        fold_into(bytes, &mut folded);
-        let (mut mixed, mut end) = (0, at);
-        for suffix in list.iter_mut().rev() {
-            mixed = mix(mixed, &folded, suffix.start.into(), end);
-            suffix.hash = (mixed >> 32) as u32;
-            end = suffix.start.into();
-        }
-        Self { bytes, list }
+        at = at.wrapping_add(1).wrapping_add(len.into());
+    }
+    let (mut mixed, mut end) = (0, at);
+    for suffix in suffixes.iter_mut().rev() {
+        let start = usize::from(suffix.start);
+        mixed = mix(mixed, name, start, end);
+        suffix.hash = (mixed >> 32) as u32;
+        end = start;
     }
 }
 
-/// Mixes the bytes from `at` to `end` into a hash, eight at a time.
+/// Mixes the bytes from `at` to `end` into a hash without letter case, eight at a time.
 #[inline]
-fn mix(mut mixed: u64, folded: &Folded, mut at: usize, end: usize) -> u64 {
+fn mix(mut mixed: u64, name: &[u8], mut at: usize, end: usize) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     while at < end {
-        let word = folded.get(at..).and_then(|rest| rest.first_chunk::<WORD>());
-        let word = word.map_or(0, |word| u64::from_le_bytes(*word));
+        let rest = name.get(at..).unwrap_or_default();
+        let word = rest
+            .first_chunk()
+            .map_or_else(|| word_of_rest(rest), |word| u64::from_le_bytes(*word));
         // Shifts out what is behind the end, at most seven bytes of the eight.
-        let surplus = WORD.saturating_sub(end.wrapping_sub(at)) as u32;
-        mixed = (mixed ^ word.wrapping_shl(surplus.wrapping_mul(u8::BITS))).wrapping_mul(ODD);
+        let surplus = 8_usize.saturating_sub(end.wrapping_sub(at)) as u32;
+        let word = fold_word(word.wrapping_shl(surplus.wrapping_mul(u8::BITS)));
+        mixed = (mixed ^ word).wrapping_mul(ODD);
         mixed ^= mixed >> 32;
-        at = at.wrapping_add(WORD);
+        at = at.wrapping_add(8);
     }
     mixed
 }
@@ -293,22 +291,22 @@ mod tests {
             }
         }
 
-        fn find(&self, name: &[u8]) -> Option<(u16, usize)> {
+        fn find(&mut self, name: &[u8]) -> Option<(u16, usize)> {
             self.names
-                .find(&self.message, &Suffixes::of(name))
+                .find(&self.message, name)
                 .map(|known| (known.at, known.labels))
         }
 
         fn add(&mut self, name: &[u8]) -> usize {
-            let (at, suffixes) = (self.message.len(), Suffixes::of(name));
-            let known = self.names.find(&self.message, &suffixes);
+            let at = self.message.len();
+            let known = self.names.find(&self.message, name);
             let run_len = known.map_or(name.len() - 1, |known| known.len);
             self.message.extend_from_slice(&name[..run_len]);
             match known {
                 Some(known) => self.message.extend_from_slice(&(0xc000 | known.at).to_be_bytes()),
                 None => self.message.push(0),
             }
-            self.names.insert(&suffixes, at, run_len, known);
+            self.names.insert(at, run_len, known);
             at
         }
     }
@@ -334,19 +332,23 @@ mod tests {
     fn an_equal_hash_is_not_enough() {
         let mut table = Table::new();
         table.add(b"\x03www\x03org\0");
-        let mut other = Suffixes::of(b"\x03ftp\x03net\0");
-        for (mine, theirs) in other.list.iter_mut().zip(Suffixes::of(b"\x03www\x03org\0").list) {
-            mine.hash = theirs.hash;
-        }
-        assert_eq!(table.names.find(&table.message, &other), None);
+        let other = b"\x03ftp\x03net\0";
+        let hash_of = |name: &[u8]| {
+            let mut suffixes = ArrayVec::new();
+            read_suffixes(name, &mut suffixes);
+            suffixes[0].hash
+        };
+        let hash = hash_of(b"\x03www\x03org\0");
+        assert_ne!(hash, hash_of(other));
+        assert_eq!(table.names.entry(&table.message, other, hash), None);
         // It finds a slot of its own behind the one with its hash.
         let at = table.message.len();
-        table.message.extend_from_slice(other.bytes);
-        table.names.insert(&other, at, 8, None);
-        assert_eq!(
-            table.names.find(&table.message, &other).map(|known| known.at),
-            Some(at as u16)
-        );
+        table.message.extend_from_slice(other);
+        table.names.suffixes.clear();
+        table.names.suffixes.push(Suffix { hash, start: 0 });
+        table.names.insert(at, 8, None);
+        let found = table.names.entry(&table.message, other, hash);
+        assert_eq!(found, Some((home(hash).wrapping_add(1) & SLOT_MASK, at as u16)));
         assert_eq!(table.find(b"\x03www\x03org\0"), Some((12, 0)));
     }
 

@@ -1,7 +1,7 @@
 //! Names into a message: as owners, and in rdata.
 
 use super::{Builder, HEADER_LEN, NO_OWNER, Owner, Place};
-use crate::compress::{Known, POINTER_LIMIT, Suffixes};
+use crate::compress::{Known, POINTER_LIMIT};
 use crate::error::Full;
 use crate::name::Name;
 
@@ -77,8 +77,7 @@ impl Builder<'_> {
             return self.bytes(bytes);
         }
         self.know_the_question();
-        let suffixes = Suffixes::of(bytes);
-        let known = self.names.find(self.buf, &suffixes);
+        let known = self.names.find(self.buf, bytes);
         let start = self.at;
         let run_len = match known {
             Some(Known { at, len, .. }) if wanted == Wanted::Compressed => {
@@ -93,7 +92,7 @@ impl Builder<'_> {
             }
         };
         self.plain_len = self.plain_len.wrapping_add(bytes.len());
-        self.names.insert(&suffixes, start, run_len, known);
+        self.names.insert(start, run_len, known);
         Ok(())
     }
 
@@ -102,13 +101,9 @@ impl Builder<'_> {
     fn know_the_question(&mut self) {
         if !self.qname_known {
             self.qname_known = true;
-            let len = usize::from(self.qname_len);
-            let name = self
-                .buf
-                .get(HEADER_LEN..HEADER_LEN.wrapping_add(len))
-                .unwrap_or_default();
-            self.names
-                .insert(&Suffixes::of(name), HEADER_LEN, len.saturating_sub(1), None);
+            let end = HEADER_LEN.wrapping_add(self.qname_len.into());
+            let name = self.buf.get(HEADER_LEN..end).unwrap_or_default();
+            self.names.insert_first(name, HEADER_LEN);
         }
     }
 }

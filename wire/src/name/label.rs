@@ -91,7 +91,7 @@ pub fn write_text(label: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
 /// Sets bit 5 of each byte that is a capital letter. Exact for every byte: the sums of seven-bit values never carry
 /// into the next byte.
 #[inline]
-const fn fold_word(word: u64) -> u64 {
+pub(crate) const fn fold_word(word: u64) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     const HIGH: u64 = !LOW;
     const FROM_A: u64 = 0x3f3f_3f3f_3f3f_3f3f; // 0x80 - 'A'
@@ -117,7 +117,7 @@ fn fold_4(bytes: [u8; 4]) -> [u8; 4] {
 
 /// Up to seven bytes as a little-endian word, zeros above them: two loads that may overlap.
 #[inline]
-fn word_of_rest(bytes: &[u8]) -> u64 {
+pub(crate) fn word_of_rest(bytes: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         return u64::from(u32::from_le_bytes(*first)) | shifted(u32::from_le_bytes(*last).into(), bytes.len(), 4);
     }
