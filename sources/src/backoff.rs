@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const DELAY_MIN: Duration = Duration::from_millis(100);
 
 /// The longest wait while etcd is away, so that its return is noticed within seconds.
-pub const DELAY_AWAY_MAX: Duration = Duration::from_secs(2);
+pub const DELAY_AWAY_MAX: Duration = Duration::from_millis(1_500);
 
 /// The longest wait when etcd answers but refuses: each try costs it a password hash.
 pub const DELAY_REFUSED_MAX: Duration = Duration::from_secs(5);

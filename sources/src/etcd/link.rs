@@ -1,7 +1,7 @@
 //! The way to etcd: one client on one healthy endpoint, logged in, made anew when it breaks.
 //!
-//! A client over all endpoints would hand calls to dead ones too; a client on one, and the next one when that fails,
-//! passes them by wherever they stand in the list.
+//! A client over all endpoints would hand calls to dead ones too; a client on the first one that answers passes them by
+//! wherever they stand in the list.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, TlsOptions};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -19,8 +21,12 @@ use crate::backoff;
 
 /// For a TCP connection, and again for a TLS handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// For logging in and for the first call; a password hash takes its time.
-const HELLO_MAX: Duration = Duration::from_secs(4);
+/// For the first call on a connection, making it included.
+const HELLO_MAX: Duration = Duration::from_secs(2);
+/// For logging in, making the connection included; a password hash takes its time.
+const LOGIN_MAX: Duration = Duration::from_secs(3);
+/// An endpoint that has not answered after this long is no longer waited for alone.
+const STAGGER: Duration = Duration::from_millis(300);
 /// Pings on a connection in use. etcd takes offence at more than one in five seconds.
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// A ping without reply for so long ends the connection.
@@ -45,7 +51,7 @@ pub(super) enum Up {
     /// No endpoint would have us.
     Down { reason: Arc<str> },
     /// Until somebody reports this generation broken.
-    Client { generation: u64, client: Client },
+    Client { generation: u64, client: Arc<Client> },
 }
 
 /// Shared by all who call etcd for one stanza.
@@ -55,6 +61,12 @@ pub(super) struct Link {
     log: Log,
     up: watch::Sender<Up>,
     broken: watch::Sender<(u64, Arc<str>)>,
+}
+
+/// A client, and what it is connected to.
+struct Connected {
+    client: Client,
+    text: String,
 }
 
 /// Why an endpoint would not have us.
@@ -103,9 +115,9 @@ impl Link {
         let mut at = usize::try_from(seed % endpoints.urls.len().max(1) as u64).unwrap_or(0);
         let mut failures = 0;
         for generation in 1.. {
-            let client = loop {
+            let connected = loop {
                 match self.round(&endpoints, &mut at).await {
-                    Ok(client) => break client,
+                    Ok(connected) => break connected,
                     Err(rejection) => {
                         self.down(&rejection.reason, &mut quiet);
                         let longest = if rejection.refused {
@@ -114,15 +126,20 @@ impl Link {
                             backoff::DELAY_AWAY_MAX
                         };
                         sleep(backoff::delay(failures, seed, longest)).await;
-                        failures += 1;
+                        failures = failures.saturating_add(1);
                     }
                 }
             };
             let since = Instant::now();
-            quiet.clear();
+            if quiet.says(&connected.text, since) {
+                (self.log)(Level::Info, &connected.text);
+            }
             self.status.set_connected(true);
             self.status.clear_error();
-            self.up.send_replace(Up::Client { generation, client });
+            self.up.send_replace(Up::Client {
+                generation,
+                client: Arc::new(connected.client),
+            });
             let reason = loop {
                 let (of, reason) = broken.borrow_and_update().clone();
                 if of >= generation {
@@ -131,13 +148,17 @@ impl Link {
                 // The sender lives in `self`.
                 let _ = broken.changed().await;
             };
+            let steady = since.elapsed() >= STEADY;
+            if steady {
+                quiet.clear();
+            }
             self.down(&reason, &mut quiet);
             at += 1;
-            if since.elapsed() < STEADY {
-                sleep(backoff::delay(failures, seed, backoff::DELAY_AWAY_MAX)).await;
-                failures += 1;
-            } else {
+            if steady {
                 failures = 0;
+            } else {
+                sleep(backoff::delay(failures, seed, backoff::DELAY_AWAY_MAX)).await;
+                failures = failures.saturating_add(1);
             }
         }
     }
@@ -153,30 +174,40 @@ impl Link {
         }
     }
 
-    /// Each endpoint once, beginning at `at`, where it stays when one has us.
-    async fn round(&self, endpoints: &Endpoints, at: &mut usize) -> Result<Client, Rejection> {
-        let mut reasons = String::new();
+    /// All endpoints, beginning at `at`, each a moment after the one before it; `at` becomes the first that has us.
+    async fn round(&self, endpoints: &Endpoints, at: &mut usize) -> Result<Connected, Rejection> {
+        let count = endpoints.urls.len();
+        let mut tries = FuturesUnordered::new();
+        let mut reasons = vec![String::new(); count];
         let mut refused = false;
-        for _ in 0..endpoints.urls.len() {
-            *at %= endpoints.urls.len();
-            let url = &endpoints.urls[*at];
-            match self.connect(url, endpoints.options.clone()).await {
-                Ok(client) => return Ok(client),
-                Err(rejection) => {
-                    let separator = if reasons.is_empty() { "" } else { "; " };
-                    let _ = write!(reasons, "{separator}{}: {}", shown(url), rejection.reason);
+        let mut begun = 0;
+        while begun < count || !tries.is_empty() {
+            if begun < count {
+                let index = (*at + begun) % count;
+                let url = &endpoints.urls[index];
+                tries.push(async move { (index, self.connect(url, endpoints.options.clone()).await) });
+                begun += 1;
+            }
+            let patience = if begun < count { STAGGER } else { Duration::MAX };
+            match timeout(patience, tries.next()).await {
+                Ok(Some((index, Ok(connected)))) => {
+                    *at = index;
+                    return Ok(connected);
+                }
+                Ok(Some((index, Err(rejection)))) => {
+                    reasons[index] = format!("{}: {}", shown(&endpoints.urls[index]), rejection.reason);
                     refused |= rejection.refused;
                 }
+                Ok(None) | Err(_) => {}
             }
-            *at += 1;
         }
         Err(Rejection {
-            reason: reasons,
+            reason: reasons.join("; "),
             refused,
         })
     }
 
-    async fn connect(&self, url: &str, options: ConnectOptions) -> Result<Client, Rejection> {
+    async fn connect(&self, url: &str, options: ConnectOptions) -> Result<Connected, Rejection> {
         let mut logged_in = true;
         let credentials = self.credentials();
         let with_user = match &credentials {
@@ -184,7 +215,7 @@ impl Link {
             None => options.clone(),
         };
         self.status.count_request();
-        let mut made = timeout(HELLO_MAX, Client::connect([url], Some(with_user))).await;
+        let mut made = timeout(LOGIN_MAX, Client::connect([url], Some(with_user))).await;
         if let Ok(Err(error)) = &made
             && credentials.is_some()
             && code_of(error) == Some(code::FAILED_PRECONDITION)
@@ -213,11 +244,8 @@ impl Link {
         let user = credentials
             .filter(|_| logged_in)
             .map_or(String::new(), |(user, _)| format!(" as {user}"));
-        (self.log)(
-            Level::Info,
-            &format!("connected to {} at {}{user}", version, shown(url)),
-        );
-        Ok(client)
+        let text = format!("connected to {version} at {}{user}", shown(url));
+        Ok(Connected { client, text })
     }
 
     fn credentials(&self) -> Option<(String, String)> {

@@ -208,6 +208,17 @@ impl Status {
         }
     }
 
+    /// What was said of one zone; another one's trouble stays.
+    fn clear_error_of(&self, zone: &str) {
+        if let Ok(mut error) = self.last_error.lock()
+            && error
+                .as_ref()
+                .is_some_and(|text| text.starts_with(&format!("zone {zone}: ")))
+        {
+            *error = None;
+        }
+    }
+
     fn clear_error(&self) {
         if let Ok(mut error) = self.last_error.lock() {
             *error = None;

@@ -95,9 +95,9 @@ impl Source {
         loop {
             let current = up.borrow_and_update().clone();
             match current {
-                Up::Client { generation, mut client } if generation > used => {
+                Up::Client { generation, client } if generation > used => {
                     let synced = step.reads();
-                    match self.drive(&mut step, &mut client, &zone, &mut quiet).await {
+                    match self.drive(&mut step, &client, &zone, &mut quiet).await {
                         Left::Broken(reason) => {
                             used = generation;
                             self.link.report(generation, &reason);
@@ -120,7 +120,7 @@ impl Source {
     }
 
     /// Asks and watches on this client until it is of no use.
-    async fn drive(&self, step: &mut Step, client: &mut Client, zone: &str, quiet: &mut Quiet) -> Left {
+    async fn drive(&self, step: &mut Step, client: &Client, zone: &str, quiet: &mut Quiet) -> Left {
         loop {
             let then = match step.request() {
                 Request::Range {
@@ -171,7 +171,7 @@ impl Source {
     async fn watch(
         &self,
         step: &mut Step,
-        client: &mut Client,
+        client: &Client,
         ranges: &[WatchRange],
         zone: &str,
         quiet: &mut Quiet,
@@ -218,7 +218,7 @@ impl Source {
         }
     }
 
-    async fn open(&self, client: &mut Client, ranges: &[WatchRange]) -> Result<Watch, Failure> {
+    async fn open(&self, client: &Client, ranges: &[WatchRange]) -> Result<Watch, Failure> {
         let Some(first) = ranges.first() else {
             return pending().await;
         };
@@ -257,12 +257,16 @@ impl Source {
             (self.log)(Level::Warning, &text);
         }
         for event in events {
-            if then == Then::Wait
-                && let [Change::Lost { reason }] = event.changes.as_slice()
-                && quiet.says(reason, Instant::now())
-            {
-                self.status.set_error(reason);
-                (self.log)(Level::Warning, &format!("zone {zone}: {reason}"));
+            match event.changes.as_slice() {
+                [Change::Lost { reason }] if then == Then::Wait => {
+                    let text = format!("zone {zone}: {reason}");
+                    self.status.set_error(&text);
+                    if quiet.says(reason, Instant::now()) {
+                        (self.log)(Level::Warning, &text);
+                    }
+                }
+                [.., Change::Synced { .. }] => self.status.clear_error_of(zone),
+                _ => {}
             }
             self.hand_over(Some(event)).await;
         }
@@ -293,7 +297,7 @@ impl Source {
         let mut up = self.link.subscribe();
         loop {
             let client = match &*up.borrow_and_update() {
-                Up::Client { client, .. } => Some(client.clone()),
+                Up::Client { client, .. } => Some(Arc::clone(client)),
                 Up::NotYet | Up::Down { .. } => None,
             };
             let Some(client) = client else {
@@ -472,6 +476,8 @@ fn failure(error: &Error) -> Failure {
         // The client itself says so of a reply beyond its limit.
         Some(code::OUT_OF_RANGE) if text.contains("too large") => Failure::TooLarge,
         Some(code::OUT_OF_RANGE) => Failure::Refused(text),
+        // We have no login and one is wanted: a new connection would not help.
+        Some(code::INVALID_ARGUMENT) if text.contains("user name is empty") => Failure::Refused(text),
         // A login that is no longer valid, a member without leader, a dead connection: all are mended by a new one.
         _ => Failure::Broken(text),
     }

@@ -35,7 +35,7 @@ pub(super) fn load(
         .file(file, contents, &mut scope, 0)
         .map_err(|bad| ZoneFileError::Syntax {
             file: file.to_owned(),
-            origin: zone.to_buf(),
+            origin: zone.to_string(),
             at: bad.file,
             line: bad.line,
             text: bad.text,
@@ -44,7 +44,7 @@ pub(super) fn load(
         Some(serial) => Ok(ZoneFile { serial, ..loader.found }),
         None => Err(ZoneFileError::NoSoa {
             file: file.to_owned(),
-            origin: zone.to_buf(),
+            origin: zone.to_string(),
         }),
     }
 }

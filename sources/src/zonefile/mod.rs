@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nodens_wire::{Name, NameBuf, Rtype};
+use nodens_wire::{Name, Rtype};
 use thiserror::Error;
 
 /// `$INCLUDE`s within one another.
@@ -78,7 +78,7 @@ pub enum ZoneFileError {
         /// The zone's file, as given.
         file: PathBuf,
         /// The zone.
-        origin: NameBuf,
+        origin: String,
         /// The file that the line is in.
         at: PathBuf,
         /// From 1.
@@ -92,7 +92,7 @@ pub enum ZoneFileError {
         /// As given.
         file: PathBuf,
         /// The zone.
-        origin: NameBuf,
+        origin: String,
     },
 }
 

@@ -1,6 +1,7 @@
 //! The etcd source over real etcd servers, on ports and folders of their own.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may stop")]
 
 /// Logins, permissions and the four forms of `tls`.
 mod access;

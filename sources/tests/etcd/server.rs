@@ -1,5 +1,5 @@
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -81,10 +81,6 @@ impl Server {
 
     pub(crate) fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.port)
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     pub(crate) async fn client(&self) -> Client {
