@@ -13,13 +13,11 @@
 mod names;
 mod rdata;
 
-use zerocopy::IntoBytes as _;
-
 use crate::MESSAGE_LEN_MAX;
 use crate::compress::Compressor;
 use crate::edns::VERSION;
 use crate::error::Full;
-use crate::header::{Flags, HEADER_LEN, Header, Rcode};
+use crate::header::{Flags, HEADER_LEN, Rcode};
 use crate::message::Section;
 use crate::name::Name;
 use crate::rtype::{Rclass, Rtype};
@@ -35,12 +33,12 @@ pub struct Builder<'b> {
     at: usize,
     /// Where the room for records ends; never above the length of `buf`.
     end: usize,
-    /// Bytes that a message without compression would have.
-    plain_len: usize,
-    id: u16,
-    flags: Flags,
-    /// Questions, then records by section.
-    counts: [u16; 4],
+    /// Bytes that compression has saved.
+    saved: usize,
+    /// Id and flags, as the first four bytes of the header are.
+    head: u32,
+    /// Questions, then records by section, as the last eight bytes of the header are.
+    counts: u64,
     /// Bytes of the question's name at offset 12; 0 while there is none.
     qname_len: u8,
     /// Whether the suffixes of the question's name are in the table: done when the first name is compressed.
@@ -49,16 +47,10 @@ pub struct Builder<'b> {
     owner: Place,
 }
 
-/// A name that stands in the message.
+/// A name that stands in the message, in one word: offset, bytes there with a pointer at the end included, length
+/// without pointers. 0 when there is no such name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place {
-    /// Its offset.
-    at: u16,
-    /// Its bytes there, a pointer at the end included.
-    len: u8,
-    /// Its length without pointers; 0 when there is no such name.
-    plain_len: u8,
-}
+struct Place(u32);
 
 /// The owner of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,18 +67,17 @@ pub enum Owner<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
     at: usize,
-    plain_len: usize,
-    counts: [u16; 4],
+    saved: usize,
+    counts: u64,
     suffixes: usize,
     qname_known: bool,
     owner: Place,
 }
 
-const NO_OWNER: Place = Place {
-    at: 0,
-    len: 0,
-    plain_len: 0,
-};
+const NO_OWNER: Place = Place(0);
+
+/// One question and no records yet.
+const ONE_QUESTION: u64 = 1 << 48;
 
 impl<'b> Builder<'b> {
     /// A message of at most `limit` bytes in `buf`. `names` may have been used for other messages.
@@ -98,10 +89,9 @@ impl<'b> Builder<'b> {
             names,
             at: HEADER_LEN.min(end),
             end,
-            plain_len: HEADER_LEN,
-            id: 0,
-            flags: Flags(0),
-            counts: [0; 4],
+            saved: 0,
+            head: 0,
+            counts: 0,
             qname_len: 0,
             qname_known: false,
             owner: NO_OWNER,
@@ -111,39 +101,38 @@ impl<'b> Builder<'b> {
     /// Sets the first two words of the header.
     #[inline]
     pub fn header(&mut self, id: u16, flags: Flags) {
-        self.id = id;
-        self.flags = flags;
+        self.head = u32::from(id) << 16 | u32::from(flags.0);
     }
 
     /// The flags as they are now.
     #[inline]
     pub const fn flags(&self) -> Flags {
-        self.flags
+        Flags(self.head as u16)
     }
 
     /// Replaces the flags, for what is known late: AA, TC, the rcode.
     #[inline]
     pub fn set_flags(&mut self, flags: Flags) {
-        self.flags = flags;
+        self.head = self.head & !0xffff | u32::from(flags.0);
     }
 
     /// Copies a question section of one question as it was received, see [`crate::Query::question`]. An empty one
     /// writes nothing.
     #[inline]
     pub fn question_raw(&mut self, question: &[u8]) -> Result<(), Full> {
-        debug_assert!(self.counts == [0; 4], "the question comes first, and there is one");
+        debug_assert!(self.counts == 0, "the question comes first, and there is one");
         let Some(name_len) = question.len().checked_sub(4) else {
             return Ok(());
         };
         self.bytes(question)?;
-        self.counts = [1, 0, 0, 0];
+        self.counts = ONE_QUESTION;
         self.qname_len = name_len as u8;
         Ok(())
     }
 
     /// Writes a question.
     pub fn question(&mut self, name: Name<'_>, rtype: Rtype, rclass: Rclass) -> Result<(), Full> {
-        debug_assert!(self.counts == [0; 4], "the question comes first, and there is one");
+        debug_assert!(self.counts == 0, "the question comes first, and there is one");
         let mark = self.mark();
         let written = self
             .bytes(name.as_bytes())
@@ -153,7 +142,7 @@ impl<'b> Builder<'b> {
             self.rewind(mark);
             return written;
         }
-        self.counts = [1, 0, 0, 0];
+        self.counts = ONE_QUESTION;
         self.qname_len = name.len() as u8;
         Ok(())
     }
@@ -180,6 +169,7 @@ impl<'b> Builder<'b> {
     }
 
     /// Writes a record with data in uncompressed wire form. Names in them are compressed where the type allows it.
+    #[inline]
     pub fn record_wire(
         &mut self,
         section: Section,
@@ -197,7 +187,7 @@ impl<'b> Builder<'b> {
     #[inline]
     pub fn records_raw(&mut self, section: Section, records: u16, bytes: &[u8], plain_len: usize) -> Result<(), Full> {
         self.room(bytes.len())?.copy_from_slice(bytes);
-        self.plain_len = self.plain_len.saturating_add(plain_len);
+        self.saved = self.saved.saturating_add(plain_len.saturating_sub(bytes.len()));
         self.owner = NO_OWNER;
         self.count(section, records);
         Ok(())
@@ -225,7 +215,7 @@ impl<'b> Builder<'b> {
             })
         });
         match written {
-            Ok(()) => self.flags = self.flags.with_rcode(rcode),
+            Ok(()) => self.set_flags(self.flags().with_rcode(rcode)),
             Err(Full) => self.rewind(mark),
         }
         written
@@ -254,7 +244,7 @@ impl<'b> Builder<'b> {
     pub fn mark(&self) -> Mark {
         Mark {
             at: self.at,
-            plain_len: self.plain_len,
+            saved: self.saved,
             counts: self.counts,
             suffixes: self.names.len(),
             qname_known: self.qname_known,
@@ -267,7 +257,7 @@ impl<'b> Builder<'b> {
     pub fn rewind(&mut self, mark: Mark) {
         debug_assert!(mark.at <= self.at, "a mark that was itself taken back");
         self.at = mark.at.min(self.at);
-        self.plain_len = mark.plain_len;
+        self.saved = mark.saved;
         self.counts = mark.counts;
         self.names.truncate(mark.suffixes);
         self.qname_known = mark.qname_known;
@@ -290,39 +280,26 @@ impl<'b> Builder<'b> {
     /// Bytes the message so far would have without compression.
     #[inline]
     pub const fn plain_len(&self) -> usize {
-        self.plain_len
+        self.at.wrapping_add(self.saved)
     }
 
     /// Records so far in `section`.
     #[inline]
     pub const fn records(&self, section: Section) -> u16 {
-        let [_, answers, authorities, additionals] = self.counts;
-        match section {
-            Section::Answer => answers,
-            Section::Authority => authorities,
-            Section::Additional => additionals,
-        }
+        (self.counts >> shift(section)) as u16
     }
 
     /// Writes the header and gives the length of the message: 0 when there is not even room for that.
     #[inline]
     pub fn finish(self) -> usize {
-        let Some(head) = self.buf.first_chunk_mut::<HEADER_LEN>() else {
+        let Some(room) = self.buf.first_chunk_mut::<HEADER_LEN>() else {
             return 0;
         };
         if self.at < HEADER_LEN {
             return 0;
         }
-        let [questions, answers, authorities, additionals] = self.counts;
-        let header = Header {
-            id: self.id.into(),
-            flags: self.flags.0.into(),
-            questions: questions.into(),
-            answers: answers.into(),
-            authorities: authorities.into(),
-            additionals: additionals.into(),
-        };
-        head.copy_from_slice(header.as_bytes());
+        let [_, _, _, _, header @ ..] = (u128::from(self.head) << 64 | u128::from(self.counts)).to_be_bytes();
+        *room = header;
         self.at
     }
 
@@ -341,21 +318,17 @@ impl<'b> Builder<'b> {
     #[inline]
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), Full> {
         self.room(bytes.len())?.copy_from_slice(bytes);
-        self.plain_len = self.plain_len.wrapping_add(bytes.len());
         Ok(())
     }
 
     #[inline]
     fn count(&mut self, section: Section, records: u16) {
-        let [_, answers, authorities, additionals] = &mut self.counts;
-        let (count, later) = match section {
-            Section::Answer => (answers, *authorities | *additionals),
-            Section::Authority => (authorities, *additionals),
-            Section::Additional => (additionals, 0),
-        };
-        debug_assert!(later == 0, "sections come in order");
-        // A record has at least 11 bytes, so what fits in a message cannot overflow the count.
-        *count = count.saturating_add(records);
+        debug_assert!(self.counts & ((1 << shift(section)) - 1) == 0, "sections come in order");
+        debug_assert!(
+            self.records(section).checked_add(records).is_some(),
+            "a record has at least 11 bytes"
+        );
+        self.counts = self.counts.wrapping_add(u64::from(records) << shift(section));
     }
 
     /// Type, class, TTL, length and data.
@@ -378,6 +351,16 @@ impl<'b> Builder<'b> {
         }
         self.count(section, 1);
         Ok(())
+    }
+}
+
+/// Where the count of a section stands in `counts`.
+#[inline]
+const fn shift(section: Section) -> u32 {
+    match section {
+        Section::Answer => 32,
+        Section::Authority => 16,
+        Section::Additional => 0,
     }
 }
 

@@ -1,11 +1,10 @@
 //! Names into a message: as owners, and in rdata.
 
-use super::{Builder, HEADER_LEN, NO_OWNER, Owner, Place};
+use super::{Builder, HEADER_LEN, Owner, Place};
 use crate::compress::{Known, POINTER_LIMIT};
 use crate::error::Full;
 use crate::name::Name;
 
-const QUESTION_AT: u16 = HEADER_LEN as u16;
 const POINTER: u16 = 0xc000;
 
 impl Builder<'_> {
@@ -13,17 +12,10 @@ impl Builder<'_> {
     pub(super) fn owner(&mut self, owner: Owner<'_>) -> Result<(), Full> {
         let place = match owner {
             Owner::Name(name) => return self.owner_name(name),
-            Owner::Question => Place {
-                at: QUESTION_AT,
-                len: self.qname_len,
-                plain_len: self.qname_len,
-            },
+            Owner::Question => Place::new(HEADER_LEN, self.qname_len.into(), self.qname_len.into()),
             Owner::Same => self.owner,
         };
-        debug_assert!(
-            place != NO_OWNER && place.plain_len > 0,
-            "no name to be the owner: {owner:?}"
-        );
+        debug_assert!(place.plain_len() > 0, "no name to be the owner: {owner:?}");
         self.again(place)?;
         self.owner = place;
         Ok(())
@@ -32,12 +24,7 @@ impl Builder<'_> {
     fn owner_name(&mut self, name: Name<'_>) -> Result<(), Full> {
         let start = self.at;
         self.name(name)?;
-        let len = self.at.wrapping_sub(start);
-        self.owner = Place {
-            at: start as u16,
-            len: len as u8,
-            plain_len: name.len() as u8,
-        };
+        self.owner = Place::new(start, self.at.wrapping_sub(start), name.len());
         Ok(())
     }
 
@@ -45,19 +32,20 @@ impl Builder<'_> {
     /// pointer's reach.
     #[inline]
     fn again(&mut self, place: Place) -> Result<(), Full> {
-        if place.len > 2 && usize::from(place.at) < POINTER_LIMIT {
-            self.room(2)?.copy_from_slice(&(POINTER | place.at).to_be_bytes());
-        } else {
-            let to = self.at;
-            self.room(usize::from(place.len))?;
-            let from = usize::from(place.at);
-            let end = from.wrapping_add(place.len.into());
-            // Both ends were checked: the place when it was written, the room just now.
-            if place.len > 0 && end <= to {
-                self.buf.copy_within(from..end, to);
-            }
+        if place.len() > 2 && place.at() < POINTER_LIMIT {
+            let pointer = POINTER | place.at() as u16;
+            self.room(2)?.copy_from_slice(&pointer.to_be_bytes());
+            self.saved = self.saved.wrapping_add(place.plain_len()).wrapping_sub(2);
+            return Ok(());
         }
-        self.plain_len = self.plain_len.wrapping_add(place.plain_len.into());
+        let to = self.at;
+        self.room(place.len())?;
+        let from = place.at()..place.at().wrapping_add(place.len());
+        // Both ends were checked: the place when it was written, the room just now.
+        if !from.is_empty() && from.end <= to {
+            self.buf.copy_within(from, to);
+        }
+        self.saved = self.saved.wrapping_add(place.plain_len()).wrapping_sub(place.len());
         Ok(())
     }
 
@@ -91,7 +79,8 @@ impl Builder<'_> {
                 bytes.len().wrapping_sub(1)
             }
         };
-        self.plain_len = self.plain_len.wrapping_add(bytes.len());
+        let written = self.at.wrapping_sub(start);
+        self.saved = self.saved.wrapping_add(bytes.len()).wrapping_sub(written);
         self.names.insert(start, run_len, known);
         Ok(())
     }
@@ -105,6 +94,28 @@ impl Builder<'_> {
             let name = self.buf.get(HEADER_LEN..end).unwrap_or_default();
             self.names.insert_first(name, HEADER_LEN);
         }
+    }
+}
+
+impl Place {
+    #[inline]
+    const fn new(at: usize, len: usize, plain_len: usize) -> Self {
+        Self((at as u32) << 16 | (len as u8 as u32) << 8 | plain_len as u8 as u32)
+    }
+
+    #[inline]
+    const fn at(self) -> usize {
+        (self.0 >> 16) as usize
+    }
+
+    #[inline]
+    const fn len(self) -> usize {
+        (self.0 >> 8) as u8 as usize
+    }
+
+    #[inline]
+    const fn plain_len(self) -> usize {
+        self.0 as u8 as usize
     }
 }
 
