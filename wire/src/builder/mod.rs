@@ -323,7 +323,7 @@ impl<'b> Builder<'b> {
 
     #[inline]
     fn count(&mut self, section: Section, records: u16) {
-        debug_assert!(self.counts & ((1 << shift(section)) - 1) == 0, "sections come in order");
+        debug_assert!(self.counts.trailing_zeros() >= shift(section), "sections come in order");
         debug_assert!(
             self.records(section).checked_add(records).is_some(),
             "a record has at least 11 bytes"
