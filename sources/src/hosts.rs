@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use nodens_wire::NameBuf;
 
+use crate::clip::clip;
+
 /// What a line says that is of use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -26,7 +28,7 @@ pub struct BadLine {
 pub fn entries<'t>(text: &'t [u8], mut bad: impl FnMut(BadLine) + 't) -> impl Iterator<Item = Entry> + 't {
     text.split(|&byte| byte == b'\n')
         .zip(1..)
-        .filter_map(move |(text, line)| entry(text, &mut |text| bad(BadLine { line, text })))
+        .filter_map(move |(text, line)| entry(text, &mut |text| bad(BadLine { line, text: clip(text) })))
 }
 
 fn entry(line: &[u8], bad: &mut impl FnMut(String)) -> Option<Entry> {

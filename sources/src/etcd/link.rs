@@ -40,6 +40,7 @@ pub(super) mod code {
     pub(in super::super) const PERMISSION_DENIED: i32 = 7;
     pub(in super::super) const FAILED_PRECONDITION: i32 = 9;
     pub(in super::super) const OUT_OF_RANGE: i32 = 11;
+    pub(in super::super) const UNIMPLEMENTED: i32 = 12;
     pub(in super::super) const UNAUTHENTICATED: i32 = 16;
 }
 
@@ -323,10 +324,11 @@ fn rejection(error: &Error) -> Rejection {
         code_of(error),
         Some(code::INVALID_ARGUMENT | code::PERMISSION_DENIED | code::FAILED_PRECONDITION | code::UNAUTHENTICATED)
     );
-    Rejection {
-        reason: reason(error),
-        refused,
-    }
+    let reason = match code_of(error) {
+        Some(code::UNIMPLEMENTED) => "this server has no etcd v3 API".to_owned(),
+        _ => reason(error),
+    };
+    Rejection { reason, refused }
 }
 
 pub(super) fn code_of(error: &Error) -> Option<i32> {

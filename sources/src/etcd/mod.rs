@@ -3,16 +3,18 @@
 //! ```text
 //!   link ── a client on one healthy endpoint, logged in
 //!     │
-//!   watch ─ per zone: asks what step wants, feeds it the reply ──> Message::Event
-//!     │           step: pages, revisions, compaction; pure
-//!     └──── one asker for all leases, paced ─────────────────────> Message::Lease
-//!                 lease: which lease to ask when; pure
+//!   follow ─ per zone: asks what step wants, feeds it the reply ──> Message::Event
+//!     │            step: pages, revisions, compaction; pure
+//!   run ──── one asker for all leases, paced ─────────────────────> Message::Lease
+//!                  lease: which lease to ask when; pure
 //! ```
 
+mod follow;
 pub mod keys;
 pub mod lease;
 mod link;
 mod quiet;
+mod run;
 pub mod service;
 pub mod step;
 mod tls;
@@ -27,9 +29,9 @@ use nodens_wire::NameBuf;
 
 pub use keys::keys_of_zone;
 pub use lease::{LeaseId, LeaseState, LeaseUpdate};
+pub use run::run;
 pub use service::{BadValue, Host, Service};
 pub use tls::{Tls, TlsError};
-pub use watch::run;
 
 use crate::Change;
 

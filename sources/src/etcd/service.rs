@@ -8,6 +8,8 @@ use nodens_wire::NameBuf;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use thiserror::Error;
 
+use crate::clip::clip;
+
 /// The TTL of a record whose key has neither lease nor `ttl`.
 pub const TTL_DEFAULT: u32 = 300;
 /// The priority of a value that names none, or 0.
@@ -80,7 +82,7 @@ impl Service {
             .deserialize_any(ServiceVisitor)
             .and_then(|service| json.end().map(|()| service));
         service.map_err(|error| BadValue {
-            reason: error.to_string().into(),
+            reason: clip(error.to_string()).into(),
         })
     }
 

@@ -322,6 +322,12 @@ impl Step {
         ))
     }
 
+    /// Why the zone is not followed, as said last.
+    #[must_use]
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
+    }
+
     /// Keys of the zone, as of the last full read or event.
     #[must_use]
     pub fn keys(&self) -> i64 {

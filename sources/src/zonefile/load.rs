@@ -7,6 +7,8 @@ use std::sync::Arc;
 use nodens_wire::{Name, NameBuf, Rclass, Rtype};
 
 use super::scan::{Entry, Scanner, Token};
+use crate::clip::clip;
+
 use super::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, Record, ZoneFile, ZoneFileError, rdata, text};
 
 /// The TTL where neither `$TTL` nor an earlier record gives one.
@@ -38,7 +40,7 @@ pub(super) fn load(
             origin: zone.to_string(),
             at: bad.file,
             line: bad.line,
-            text: bad.text,
+            text: clip(bad.text),
         })?;
     match loader.serial {
         Some(serial) => Ok(ZoneFile { serial, ..loader.found }),

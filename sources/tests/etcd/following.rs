@@ -73,6 +73,20 @@ async fn pages_are_loaded_then_changes_followed() {
 }
 
 #[tokio::test]
+async fn pages_that_are_too_large_are_read_in_parts() {
+    let server = Server::start().await;
+    let mut client = server.client().await;
+    let value = format!(r#"{{"text":"{}"}}"#, "x".repeat(1_200_000));
+    for n in 0..20 {
+        put(&mut client, &format!("/skydns/example/cedar/{n}"), &value).await;
+    }
+    let follower = Follower::of(&server.endpoint());
+    follower.synced().await;
+    assert_eq!(follower.view().zones[0].keys.len(), 20);
+    assert!(follower.view().zones[0].pages > 2);
+}
+
+#[tokio::test]
 async fn zones_are_followed_each_for_itself() {
     let server = Server::start().await;
     let mut client = server.client().await;
