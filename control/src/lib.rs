@@ -1,3 +1,24 @@
-//! nodens
+//! The control plane of nodens: what the Corefile says, kept true.
+//!
+//! ```text
+//!   Corefile ──> corefile ──> settings ──> compile ──> plans, listeners, sources
+//!   etcd     ──> sources  ──> Change ────> rebuild ──> new version of a zone ─┐
+//!   files    ──> sources  ──> records ───> files ────> new version of a zone ─┴─> publish ──> the workers' snapshot
+//! ```
+//!
+//! The packet path is in `nodens_engine`; nothing here is waited for by a query.
+
+#![forbid(unsafe_code)]
+
+pub mod admin;
 pub mod args;
+pub mod compile;
 pub mod corefile;
+pub mod endpoints;
+pub mod files;
+pub mod output;
+pub mod publish;
+pub mod querylog;
+pub mod rebuild;
+pub mod run;
+pub mod workers;

@@ -30,6 +30,7 @@ pub mod snapshot;
 pub mod stats;
 mod stream;
 pub mod time;
+pub mod worker;
 pub mod zone;
 
 pub use answer::Reason;

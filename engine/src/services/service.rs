@@ -64,8 +64,15 @@ impl Lease {
     }
 }
 
+impl PartialEq for Lease {
+    /// The same lease, whatever is left of it.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
 /// The fields that most services do not have.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Extra {
     /// The `host` field as written, where an address was not written in its usual form. Two addresses written
     /// differently are two records, as in CoreDNS.
@@ -90,7 +97,7 @@ pub const TTL_DEFAULT_SECS: u32 = 300;
 pub const PRIORITY_DEFAULT: u16 = 10;
 
 /// What stands at one key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Service {
     /// The key below the zone's, components joined by `/`: `web/x1`. Empty for the zone's own key.
     pub key: Box<[u8]>,

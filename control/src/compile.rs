@@ -1,0 +1,355 @@
+//! Settings become plans, listeners and sources. Nothing is bound and nobody is contacted here.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::path::PathBuf;
+
+use nodens_engine::io::{interface_addresses, wildcard};
+use nodens_engine::log::{Classes, LogRule};
+use nodens_engine::plan::{Cidr, Hosts, LoadBalance, Plan, Source, Step, ZoneMap};
+use nodens_engine::snapshot::{Config, Listener, Route, ZoneId};
+use nodens_engine::zone::trie::NameHash;
+use nodens_sources::etcd;
+use nodens_wire::NameBuf;
+
+use crate::admin::{PluginEnabled, SeriesLabels};
+use crate::corefile::log_format::LogFormat;
+use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, ServerBlock};
+use crate::corefile::{Diagnostic, Span};
+
+/// A configuration, ready to be started.
+#[derive(Debug)]
+pub struct Compiled {
+    /// What the workers read.
+    pub config: Config,
+    /// The addresses, by `ListenerId`.
+    pub listeners: Vec<Address>,
+    /// By the workers' series.
+    pub series: Vec<SeriesLabels>,
+    /// Query log formats, by the number that rules carry.
+    pub formats: Vec<LogFormat>,
+    /// `etcd` stanzas.
+    pub etcd: Vec<EtcdSource>,
+    /// Zones of `file` stanzas.
+    pub files: Vec<FileSource>,
+    /// `hosts` directives.
+    pub hosts: Vec<HostsSource>,
+    /// What handles queries, for each server and zone.
+    pub plugins: Vec<PluginEnabled>,
+    /// `zone:port`, one for each zone of each address, in file order.
+    pub start_lines: Vec<String>,
+    /// Things to be said once.
+    pub notices: Vec<String>,
+}
+
+/// An address that is listened on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub socket: SocketAddr,
+    /// `dns://127.0.0.1:53`, as metrics name it; without an address where there is no `bind`.
+    pub label: String,
+    /// Where it is asked for.
+    pub span: Span,
+}
+
+/// An `etcd` stanza.
+#[derive(Clone, Debug)]
+pub struct EtcdSource {
+    /// What the source is told.
+    pub settings: etcd::Settings,
+    /// Where its zones are published, in the order of the settings.
+    pub zones: Vec<ZoneId>,
+}
+
+/// A zone of a `file` stanza.
+#[derive(Clone, Debug)]
+pub struct FileSource {
+    /// Where it is published.
+    pub id: ZoneId,
+    /// Its name.
+    pub zone: NameBuf,
+    /// The stanza.
+    pub settings: settings::File,
+}
+
+/// A `hosts` directive.
+#[derive(Clone, Debug)]
+pub struct HostsSource {
+    /// Where it is published.
+    pub id: ZoneId,
+    /// The directive.
+    pub settings: settings::Hosts,
+}
+
+/// Compiles a configuration.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn compile(corefile: &Corefile, hash: &NameHash) -> Result<Compiled, Vec<Diagnostic>> {
+    let mut compiler = Compiler {
+        hash,
+        out: Compiled {
+            config: Config::default(),
+            listeners: Vec::new(),
+            series: Vec::new(),
+            formats: Vec::new(),
+            etcd: Vec::new(),
+            files: Vec::new(),
+            hosts: Vec::new(),
+            plugins: Vec::new(),
+            start_lines: Vec::new(),
+            notices: Vec::new(),
+        },
+        listener_at: BTreeMap::new(),
+        zones: 0,
+        errors: Vec::new(),
+    };
+    for block in &corefile.blocks {
+        compiler.block(block);
+    }
+    if compiler.errors.is_empty() { Ok(compiler.out) } else { Err(compiler.errors) }
+}
+
+struct Compiler<'a> {
+    hash: &'a NameHash,
+    out: Compiled,
+    listener_at: BTreeMap<SocketAddr, usize>,
+    zones: u32,
+    errors: Vec<Diagnostic>,
+}
+
+/// Where a block listens: the address, and whether it was asked for by `bind`.
+struct Place {
+    address: IpAddr,
+    scope: u32,
+    is_bound: bool,
+}
+
+impl Compiler<'_> {
+    fn block(&mut self, block: &ServerBlock) {
+        let plan = self.plan(block);
+        let plan_at = self.out.config.plans.len() as u32;
+        let plugins = plugins(block);
+        self.out.config.plans.push(plan);
+        let places = self.places(block);
+        for key in &block.keys {
+            for place in &places {
+                let socket = match place.address {
+                    IpAddr::V4(address) => SocketAddr::from((address, key.port)),
+                    IpAddr::V6(address) => SocketAddrV6::new(address, key.port, 0, place.scope).into(),
+                };
+                let host = match place.address {
+                    _ if !place.is_bound => String::new(),
+                    IpAddr::V4(address) => address.to_string(),
+                    IpAddr::V6(address) => format!("[{address}]"),
+                };
+                let label = format!("{}://{host}:{}", key.scheme.as_str(), key.port);
+                let listener = self.listener(Address { socket, label: label.clone(), span: key.span });
+                let series = SeriesLabels { server: label, zone: key.zone.to_string(), view: String::new() };
+                self.out.plugins.extend(plugins.iter().map(|&name| enabled(&series, name)));
+                let route = Route { plan: plan_at, series: self.out.series.len() as u32 };
+                self.out.series.push(series);
+                self.out.config.listeners[listener].routes.entry(&key.zone, || route);
+                let on = if place.is_bound { format!(" on {}", place.address) } else { String::new() };
+                self.out.start_lines.push(format!("{}:{}{on}", key.zone, key.port));
+            }
+        }
+    }
+
+    fn listener(&mut self, address: Address) -> usize {
+        if let Some(&at) = self.listener_at.get(&address.socket) {
+            return at;
+        }
+        let at = self.out.listeners.len();
+        let dropped = self.out.series.len() as u32;
+        let (server, view) = (address.label.clone(), String::new());
+        self.out.series.push(SeriesLabels { server, zone: "dropped".to_owned(), view });
+        self.out.config.listeners.push(Listener { routes: self.map(), dropped, any_class: false });
+        self.listener_at.insert(address.socket, at);
+        self.out.listeners.push(address);
+        at
+    }
+
+    fn places(&mut self, block: &ServerBlock) -> Vec<Place> {
+        if block.bind.is_empty() {
+            let (address, notice) = wildcard();
+            if let Some(notice) = notice.map(str::to_owned).filter(|notice| !self.out.notices.contains(notice)) {
+                self.out.notices.push(notice);
+            }
+            return vec![Place { address, scope: 0, is_bound: false }];
+        }
+        let mut places: Vec<Place> = Vec::new();
+        for bind in &block.bind {
+            let except: Vec<SocketAddr> = bind.except.iter().flat_map(|target| self.addresses(target)).collect();
+            let include: Vec<SocketAddr> = bind.include.iter().flat_map(|target| self.addresses(target)).collect();
+            for socket in include {
+                let scope = if let SocketAddr::V6(socket) = socket { socket.scope_id() } else { 0 };
+                let is_known = places.iter().any(|place| place.address == socket.ip() && place.scope == scope);
+                if !except.contains(&socket) && !is_known {
+                    places.push(Place { address: socket.ip(), scope, is_bound: true });
+                }
+            }
+        }
+        places
+    }
+
+    /// The addresses of a word of `bind`, with port 0.
+    fn addresses(&mut self, target: &BindTarget) -> Vec<SocketAddr> {
+        match &target.place {
+            BindPlace::Address(IpAddr::V6(address), Some(scope)) => {
+                let number = scope.parse().ok().or_else(|| {
+                    let own = interface_addresses(scope).ok().flatten()?;
+                    own.iter().find_map(|own| match own {
+                        SocketAddr::V6(own) if own.scope_id() != 0 => Some(own.scope_id()),
+                        _ => None,
+                    })
+                });
+                vec![SocketAddrV6::new(*address, 0, 0, number.unwrap_or_default()).into()]
+            }
+            BindPlace::Address(address, _) => vec![SocketAddr::from((*address, 0))],
+            BindPlace::Interface(name) => match interface_addresses(name) {
+                Ok(Some(addresses)) => addresses,
+                Ok(None) | Err(_) => {
+                    let text = format!("plugin/bind: not a valid IP address or interface name: \"{name}\"");
+                    self.errors.push(
+                        Diagnostic::error(target.span, text)
+                            .label("no address, and no interface of this host")
+                            .help("`ip address` lists the interfaces and addresses that can stand here"),
+                    );
+                    Vec::new()
+                }
+            },
+        }
+    }
+
+    fn map<T>(&self) -> ZoneMap<T> {
+        ZoneMap::new(self.hash.clone())
+    }
+
+    fn set(&self, zones: &[NameBuf]) -> ZoneMap<()> {
+        let mut set = self.map();
+        for zone in zones {
+            set.entry(zone, || ());
+        }
+        set
+    }
+
+    fn next_zone(&mut self) -> ZoneId {
+        let id = ZoneId(self.zones);
+        self.zones += 1;
+        id
+    }
+
+    /// The steps of a block, in the order of execution.
+    fn plan(&mut self, block: &ServerBlock) -> Plan {
+        let mut steps = Vec::new();
+        if let Some(settings::LoadBalance::RoundRobin { prefer }) = &block.loadbalance {
+            let prefer = prefer.iter().map(|net| Cidr { address: net.addr(), prefix: net.prefix_len() }).collect();
+            steps.push(Step::LoadBalance(LoadBalance { prefer }));
+        }
+        if let Some(hosts) = &block.hosts {
+            steps.push(Step::Hosts(Hosts {
+                data: self.hosts(hosts),
+                zones: self.set(&hosts.zones),
+                fallthrough: hosts.fallthrough.as_deref().map(|zones| self.set(zones)),
+                fallthrough_unsupported: hosts.fallthrough_unsupported,
+            }));
+        }
+        if let Some(first) = block.file.first() {
+            let mut zones = self.map();
+            for file in &block.file {
+                for zone in &file.zones {
+                    let id = self.next_zone();
+                    if *zones.entry(zone, || id) == id {
+                        self.out.files.push(FileSource { id, zone: zone.clone(), settings: file.clone() });
+                    }
+                }
+            }
+            let fallthrough = first.fallthrough.as_deref().map(|zones| self.set(zones));
+            steps.push(Step::File(Source { zones, fallthrough }));
+        }
+        for etcd in &block.etcd {
+            let step = self.etcd(etcd);
+            steps.push(Step::Etcd(step));
+        }
+        if block.whoami {
+            steps.push(Step::Whoami);
+        }
+        Plan {
+            steps: steps.into(),
+            metrics: block.prometheus.is_some(),
+            errors: block.errors.is_some(),
+            log: block.log.iter().map(|rule| self.log_rule(rule)).collect(),
+        }
+    }
+
+    fn hosts(&mut self, settings: &settings::Hosts) -> ZoneId {
+        let id = self.next_zone();
+        self.out.hosts.push(HostsSource { id, settings: settings.clone() });
+        id
+    }
+
+    fn etcd(&mut self, stanza: &settings::Etcd) -> Source {
+        let mut zones = self.map();
+        let mut ids = Vec::new();
+        for zone in &stanza.zones {
+            let id = self.next_zone();
+            zones.entry(zone, || id);
+            ids.push(id);
+        }
+        let settings = etcd::Settings {
+            endpoints: stanza.endpoints.iter().map(|endpoint| endpoint.url.clone()).collect(),
+            credentials: stanza.credentials.as_ref().map(|own| (own.user.clone(), own.password.clone())),
+            tls: self.etcd_tls(stanza),
+            path: stanza.path.clone(),
+            zones: stanza.zones.clone(),
+            min_lease_ttl: stanza.min_lease_ttl_secs,
+            max_lease_ttl: stanza.max_lease_ttl_secs,
+            lease_requests_per_sec: etcd::LEASE_REQUESTS_PER_SEC,
+        };
+        self.out.etcd.push(EtcdSource { settings, zones: ids });
+        Source { zones, fallthrough: stanza.fallthrough.as_deref().map(|zones| self.set(zones)) }
+    }
+
+    fn etcd_tls(&mut self, stanza: &settings::Etcd) -> Option<etcd::Tls> {
+        let tls = stanza.tls.as_ref()?;
+        let identity = tls.identity.iter().flat_map(|(cert, key)| [&cert.path, &key.path]);
+        let files: Vec<PathBuf> = identity.chain(tls.authority.iter().map(|file| &file.path)).cloned().collect();
+        match etcd::Tls::load(&files, |path| std::fs::read(path)) {
+            Ok(tls) => Some(tls),
+            Err(error) => {
+                let help = "the files are, in this order: certificate, key, authority; or one authority alone";
+                self.errors.push(Diagnostic::error(tls.span, format!("plugin/etcd: {error}")).help(help));
+                None
+            }
+        }
+    }
+
+    fn log_rule(&mut self, rule: &settings::LogRule) -> LogRule {
+        let format = self.out.formats.len() as u32;
+        self.out.formats.push(rule.format.clone());
+        let settings::LogClasses { success, denial, error } = rule.classes;
+        LogRule { zones: self.set(&rule.names), classes: Classes { success, denial, error }, format }
+    }
+}
+
+fn enabled(series: &SeriesLabels, name: &'static str) -> PluginEnabled {
+    let SeriesLabels { server, zone, view } = series.clone();
+    PluginEnabled { server, zone, view, name }
+}
+
+/// The names under which a block's directives are counted as enabled.
+fn plugins(block: &ServerBlock) -> Vec<&'static str> {
+    let all = [
+        (block.prometheus.is_some(), "prometheus"),
+        (block.errors.is_some(), "errors"),
+        (!block.log.is_empty(), "log"),
+        (block.loadbalance.is_some(), "loadbalance"),
+        (block.hosts.is_some(), "hosts"),
+        (!block.file.is_empty(), "file"),
+        (!block.etcd.is_empty(), "etcd"),
+        (block.whoami, "whoami"),
+    ];
+    all.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect()
+}
