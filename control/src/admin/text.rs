@@ -3,7 +3,7 @@
 //! Bounds of buckets are printed as Go prints them (`le="100"`, never `100.0`): the label is a text to whoever sums
 //! over servers of both kinds.
 
-use std::fmt::{Display, Write};
+use std::fmt::{Arguments, Display, Write};
 
 /// What the type line says of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,34 +93,34 @@ impl Family<'_> {
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        self.write(format_args!(
-            "# HELP {0} {1}\n# TYPE {0} {kind}\n",
-            self.name, self.help
-        ));
+        write(
+            self.text,
+            format_args!("# HELP {0} {1}\n# TYPE {0} {kind}\n", self.name, self.help),
+        );
     }
 
     fn line(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<&dyn Display>, value: impl Display) {
-        self.write(format_args!("{}{suffix}", self.name));
+        write(self.text, format_args!("{}{suffix}", self.name));
         let mut before = '{';
         for (name, text) in labels {
-            self.write(format_args!("{before}{name}=\""));
+            write(self.text, format_args!("{before}{name}=\""));
             escape(text, self.text);
             self.text.push('"');
             before = ',';
         }
         if let Some(bound) = bound {
-            self.write(format_args!("{before}le=\"{bound}\""));
+            write(self.text, format_args!("{before}le=\"{bound}\""));
             before = ',';
         }
         if before == ',' {
             self.text.push('}');
         }
-        self.write(format_args!(" {value}\n"));
+        write(self.text, format_args!(" {value}\n"));
     }
+}
 
-    fn write(&mut self, text: std::fmt::Arguments<'_>) {
-        self.text.write_fmt(text).expect("writing to a String cannot fail");
-    }
+fn write(text: &mut String, more: Arguments<'_>) {
+    text.write_fmt(more).expect("writing to a String cannot fail");
 }
 
 fn escape(value: &str, text: &mut String) {
