@@ -41,7 +41,11 @@ pub fn tree(services: u32) -> ServiceTree {
     let apex = NameBuf::from_text(ZONE).expect("a name");
     let mut editor = ServiceTree::unsynced(apex.as_name(), 1, hash()).edit();
     for i in 0..services {
-        editor.put(Service { bad: false, priority: 10, ..service(i) });
+        editor.put(Service {
+            bad: false,
+            priority: 10,
+            ..service(i)
+        });
     }
     editor.set_synced();
     editor.finish(1_700_000_000)
@@ -66,23 +70,48 @@ impl World {
         let mut zones = ZoneMap::new(hash());
         zones.entry(&zone, || ZoneId(0));
         let plan = Plan {
-            steps: [Step::LoadBalance(LoadBalance::default()), Step::Etcd(Source { zones, fallthrough: None })].into(),
+            steps: [
+                Step::LoadBalance(LoadBalance::default()),
+                Step::Etcd(Source {
+                    zones,
+                    fallthrough: None,
+                }),
+            ]
+            .into(),
             metrics: true,
             errors: true,
             log: Box::default(),
         };
         let mut routes = ZoneMap::new(hash());
         routes.entry(&zone, || Route { plan: 0, series: 0 });
-        let listener = Listener { routes, dropped: 1, any_class: false };
+        let listener = Listener {
+            routes,
+            dropped: 1,
+            any_class: false,
+        };
         let responder = Responder::new(1, hash(), Arc::new(WorkerStats::new(2)), None);
         let data = Data::default().with(ZoneId(0), Zone::Services(tree(services)));
-        Self { responder, config: Config { listeners: vec![listener], plans: vec![plan] }, data }
+        Self {
+            responder,
+            config: Config {
+                listeners: vec![listener],
+                plans: vec![plan],
+            },
+            data,
+        }
     }
 
     /// Answers a batch of queries; returns the bytes of all replies.
     pub fn answer(&mut self, queries: &[Vec<u8>], rooms: &mut Rooms) -> usize {
-        let clock = Clock { now: Instant(1), unix_secs: 1_700_000_000 };
-        let now = Now { clock, config: &self.config, data: &self.data };
+        let clock = Clock {
+            now: Instant(1),
+            unix_secs: 1_700_000_000,
+        };
+        let now = Now {
+            clock,
+            config: &self.config,
+            data: &self.data,
+        };
         let peer = &rooms.peer;
         let mut batch = arrayvec_of(queries, &mut rooms.bytes, peer);
         self.responder.datagrams(&now, &mut batch);
@@ -90,7 +119,11 @@ impl World {
     }
 }
 
-fn arrayvec_of<'p>(queries: &'p [Vec<u8>], rooms: &'p mut [[u8; DATAGRAM_ROOM]], peer: &'p Peer) -> arrayvec::ArrayVec<Datagram<'p>, BATCH_MAX> {
+fn arrayvec_of<'p>(
+    queries: &'p [Vec<u8>],
+    rooms: &'p mut [[u8; DATAGRAM_ROOM]],
+    peer: &'p Peer,
+) -> arrayvec::ArrayVec<Datagram<'p>, BATCH_MAX> {
     queries
         .iter()
         .zip(rooms)
@@ -173,7 +206,8 @@ pub fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     let mut room = [0; 512];
     let mut out = Builder::new(&mut room, 512, &mut names);
     out.header(7, Flags::default().with_rd(true));
-    out.question(name.as_name(), rtype, Rclass::IN).expect("room for a question");
+    out.question(name.as_name(), rtype, Rclass::IN)
+        .expect("room for a question");
     let len = out.finish();
     room[..len].to_vec()
 }

@@ -108,7 +108,11 @@ pub fn compile(corefile: &Corefile, hash: &NameHash) -> Result<Compiled, Vec<Dia
     for block in &corefile.blocks {
         compiler.block(block);
     }
-    if compiler.errors.is_empty() { Ok(compiler.out) } else { Err(compiler.errors) }
+    if compiler.errors.is_empty() {
+        Ok(compiler.out)
+    } else {
+        Err(compiler.errors)
+    }
 }
 
 struct Compiler<'a> {
@@ -145,13 +149,30 @@ impl Compiler<'_> {
                     IpAddr::V6(address) => format!("[{address}]"),
                 };
                 let label = format!("{}://{host}:{}", key.scheme.as_str(), key.port);
-                let listener = self.listener(Address { socket, label: label.clone(), span: key.span });
-                let series = SeriesLabels { server: label, zone: key.zone.to_string(), view: String::new() };
-                self.out.plugins.extend(plugins.iter().map(|&name| enabled(&series, name)));
-                let route = Route { plan: plan_at, series: self.out.series.len() as u32 };
+                let listener = self.listener(Address {
+                    socket,
+                    label: label.clone(),
+                    span: key.span,
+                });
+                let series = SeriesLabels {
+                    server: label,
+                    zone: key.zone.to_string(),
+                    view: String::new(),
+                };
+                self.out
+                    .plugins
+                    .extend(plugins.iter().map(|&name| enabled(&series, name)));
+                let route = Route {
+                    plan: plan_at,
+                    series: self.out.series.len() as u32,
+                };
                 self.out.series.push(series);
                 self.out.config.listeners[listener].routes.entry(&key.zone, || route);
-                let on = if place.is_bound { format!(" on {}", place.address) } else { String::new() };
+                let on = if place.is_bound {
+                    format!(" on {}", place.address)
+                } else {
+                    String::new()
+                };
                 self.out.start_lines.push(format!("{}:{}{on}", key.zone, key.port));
             }
         }
@@ -164,8 +185,16 @@ impl Compiler<'_> {
         let at = self.out.listeners.len();
         let dropped = self.out.series.len() as u32;
         let (server, view) = (address.label.clone(), String::new());
-        self.out.series.push(SeriesLabels { server, zone: "dropped".to_owned(), view });
-        self.out.config.listeners.push(Listener { routes: self.map(), dropped, any_class: false });
+        self.out.series.push(SeriesLabels {
+            server,
+            zone: "dropped".to_owned(),
+            view,
+        });
+        self.out.config.listeners.push(Listener {
+            routes: self.map(),
+            dropped,
+            any_class: false,
+        });
         self.listener_at.insert(address.socket, at);
         self.out.listeners.push(address);
         at
@@ -174,20 +203,37 @@ impl Compiler<'_> {
     fn places(&mut self, block: &ServerBlock) -> Vec<Place> {
         if block.bind.is_empty() {
             let (address, notice) = wildcard();
-            if let Some(notice) = notice.map(str::to_owned).filter(|notice| !self.out.notices.contains(notice)) {
+            if let Some(notice) = notice
+                .map(str::to_owned)
+                .filter(|notice| !self.out.notices.contains(notice))
+            {
                 self.out.notices.push(notice);
             }
-            return vec![Place { address, scope: 0, is_bound: false }];
+            return vec![Place {
+                address,
+                scope: 0,
+                is_bound: false,
+            }];
         }
         let mut places: Vec<Place> = Vec::new();
         for bind in &block.bind {
             let except: Vec<SocketAddr> = bind.except.iter().flat_map(|target| self.addresses(target)).collect();
             let include: Vec<SocketAddr> = bind.include.iter().flat_map(|target| self.addresses(target)).collect();
             for socket in include {
-                let scope = if let SocketAddr::V6(socket) = socket { socket.scope_id() } else { 0 };
-                let is_known = places.iter().any(|place| place.address == socket.ip() && place.scope == scope);
+                let scope = if let SocketAddr::V6(socket) = socket {
+                    socket.scope_id()
+                } else {
+                    0
+                };
+                let is_known = places
+                    .iter()
+                    .any(|place| place.address == socket.ip() && place.scope == scope);
                 if !except.contains(&socket) && !is_known {
-                    places.push(Place { address: socket.ip(), scope, is_bound: true });
+                    places.push(Place {
+                        address: socket.ip(),
+                        scope,
+                        is_bound: true,
+                    });
                 }
             }
         }
@@ -245,7 +291,13 @@ impl Compiler<'_> {
     fn plan(&mut self, block: &ServerBlock) -> Plan {
         let mut steps = Vec::new();
         if let Some(settings::LoadBalance::RoundRobin { prefer }) = &block.loadbalance {
-            let prefer = prefer.iter().map(|net| Cidr { address: net.addr(), prefix: net.prefix_len() }).collect();
+            let prefer = prefer
+                .iter()
+                .map(|net| Cidr {
+                    address: net.addr(),
+                    prefix: net.prefix_len(),
+                })
+                .collect();
             steps.push(Step::LoadBalance(LoadBalance { prefer }));
         }
         if let Some(hosts) = &block.hosts {
@@ -262,7 +314,11 @@ impl Compiler<'_> {
                 for zone in &file.zones {
                     let id = self.next_zone();
                     if *zones.entry(zone, || id) == id {
-                        self.out.files.push(FileSource { id, zone: zone.clone(), settings: file.clone() });
+                        self.out.files.push(FileSource {
+                            id,
+                            zone: zone.clone(),
+                            settings: file.clone(),
+                        });
                     }
                 }
             }
@@ -286,7 +342,10 @@ impl Compiler<'_> {
 
     fn hosts(&mut self, settings: &settings::Hosts) -> ZoneId {
         let id = self.next_zone();
-        self.out.hosts.push(HostsSource { id, settings: settings.clone() });
+        self.out.hosts.push(HostsSource {
+            id,
+            settings: settings.clone(),
+        });
         id
     }
 
@@ -300,7 +359,10 @@ impl Compiler<'_> {
         }
         let settings = etcd::Settings {
             endpoints: stanza.endpoints.iter().map(|endpoint| endpoint.url.clone()).collect(),
-            credentials: stanza.credentials.as_ref().map(|own| (own.user.clone(), own.password.clone())),
+            credentials: stanza
+                .credentials
+                .as_ref()
+                .map(|own| (own.user.clone(), own.password.clone())),
             tls: self.etcd_tls(stanza),
             path: stanza.path.clone(),
             zones: stanza.zones.clone(),
@@ -309,18 +371,25 @@ impl Compiler<'_> {
             lease_requests_per_sec: etcd::LEASE_REQUESTS_PER_SEC,
         };
         self.out.etcd.push(EtcdSource { settings, zones: ids });
-        Source { zones, fallthrough: stanza.fallthrough.as_deref().map(|zones| self.set(zones)) }
+        Source {
+            zones,
+            fallthrough: stanza.fallthrough.as_deref().map(|zones| self.set(zones)),
+        }
     }
 
     fn etcd_tls(&mut self, stanza: &settings::Etcd) -> Option<etcd::Tls> {
         let tls = stanza.tls.as_ref()?;
         let identity = tls.identity.iter().flat_map(|(cert, key)| [&cert.path, &key.path]);
-        let files: Vec<PathBuf> = identity.chain(tls.authority.iter().map(|file| &file.path)).cloned().collect();
+        let files: Vec<PathBuf> = identity
+            .chain(tls.authority.iter().map(|file| &file.path))
+            .cloned()
+            .collect();
         match etcd::Tls::load(&files, |path| std::fs::read(path)) {
             Ok(tls) => Some(tls),
             Err(error) => {
                 let help = "the files are, in this order: certificate, key, authority; or one authority alone";
-                self.errors.push(Diagnostic::error(tls.span, format!("plugin/etcd: {error}")).help(help));
+                self.errors
+                    .push(Diagnostic::error(tls.span, format!("plugin/etcd: {error}")).help(help));
                 None
             }
         }
@@ -330,13 +399,22 @@ impl Compiler<'_> {
         let format = self.out.formats.len() as u32;
         self.out.formats.push(rule.format.clone());
         let settings::LogClasses { success, denial, error } = rule.classes;
-        LogRule { zones: self.set(&rule.names), classes: Classes { success, denial, error }, format }
+        LogRule {
+            zones: self.set(&rule.names),
+            classes: Classes { success, denial, error },
+            format,
+        }
     }
 }
 
 fn enabled(series: &SeriesLabels, name: &'static str) -> PluginEnabled {
     let SeriesLabels { server, zone, view } = series.clone();
-    PluginEnabled { server, zone, view, name }
+    PluginEnabled {
+        server,
+        zone,
+        view,
+        name,
+    }
 }
 
 /// The names under which a block's directives are counted as enabled.
@@ -351,5 +429,7 @@ fn plugins(block: &ServerBlock) -> Vec<&'static str> {
         (!block.etcd.is_empty(), "etcd"),
         (block.whoami, "whoami"),
     ];
-    all.into_iter().filter_map(|(is_there, name)| is_there.then_some(name)).collect()
+    all.into_iter()
+        .filter_map(|(is_there, name)| is_there.then_some(name))
+        .collect()
 }

@@ -24,13 +24,21 @@ impl Endpoints {
     /// # Errors
     /// An address is taken, or cannot be bound.
     pub fn bind(corefile: &Corefile) -> anyhow::Result<Self> {
-        let mut all = Self { health: Vec::new(), ready: Vec::new(), metrics: Vec::new(), monitor: Monitor::UntilReady };
+        let mut all = Self {
+            health: Vec::new(),
+            ready: Vec::new(),
+            metrics: Vec::new(),
+            monitor: Monitor::UntilReady,
+        };
         let bind = |own: &mut Vec<(HttpAddress, TcpListener)>, address: &HttpAddress, name: &str| {
             if own.iter().any(|(other, _)| admin::same_address(other, address)) {
                 return Ok(());
             }
             let listener = admin::bind(address).map_err(|error| {
-                refused(&[Diagnostic::setup(address.span, format!("plugin/{name}: {error}"))], corefile)
+                refused(
+                    &[Diagnostic::setup(address.span, format!("plugin/{name}: {error}"))],
+                    corefile,
+                )
             })?;
             own.push((address.clone(), listener));
             Ok::<_, anyhow::Error>(())
@@ -63,7 +71,10 @@ impl Endpoints {
         }
         let readiness = Arc::new(Readiness::new(reporters, self.monitor, output::log("plugin/ready")));
         for (_, listener) in self.ready {
-            spawn("ready", admin::serve_ready(listener, Arc::clone(&readiness), Arc::clone(&metrics.http)));
+            spawn(
+                "ready",
+                admin::serve_ready(listener, Arc::clone(&readiness), Arc::clone(&metrics.http)),
+            );
         }
         for (_, listener) in self.metrics {
             spawn("prometheus", admin::serve_metrics(listener, Arc::clone(&metrics)));

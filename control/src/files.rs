@@ -22,7 +22,9 @@ pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if fs::metadata(path)?.len() > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("the file is larger than {FILE_BYTES_MAX} bytes")));
+        return Err(io::Error::other(format!(
+            "the file is larger than {FILE_BYTES_MAX} bytes"
+        )));
     }
     fs::read(path)
 }
@@ -37,7 +39,10 @@ pub struct Stamp {
 impl Stamp {
     fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
-        Some(Self { modified: metadata.modified().ok(), len: metadata.len() })
+        Some(Self {
+            modified: metadata.modified().ok(),
+            len: metadata.len(),
+        })
     }
 }
 
@@ -53,7 +58,12 @@ pub struct FileZone {
 impl FileZone {
     /// Not read yet.
     pub fn new(source: FileSource, hash: NameHash) -> Self {
-        Self { source, hash, stamp: None, serial: None }
+        Self {
+            source,
+            hash,
+            stamp: None,
+            serial: None,
+        }
     }
 
     /// Reads the file at the start and publishes the zone, empty where the file is not there but may come.
@@ -65,7 +75,10 @@ impl FileZone {
         match self.load() {
             Ok(file) => self.publish(&file, publisher),
             Err(error @ ZoneFileError::Unreadable { .. }) if !self.source.settings.reload.is_zero() => {
-                output::warning(&format!("plugin/file: Failed to open zone {}: {error}", self.source.zone));
+                output::warning(&format!(
+                    "plugin/file: Failed to open zone {}: {error}",
+                    self.source.zone
+                ));
                 let empty = RecordZone::unloaded(self.source.zone.as_name(), self.hash.clone());
                 publisher.zone(self.source.id, Zone::Records(empty));
             }
@@ -78,7 +91,13 @@ impl FileZone {
         // Errors repeat the name as it was written, files are found below `root`.
         let settings = &self.source.settings;
         let word = Path::new(&settings.db_file_word);
-        let place = |path: &Path| if path == word { settings.db_file.clone() } else { path.to_owned() };
+        let place = |path: &Path| {
+            if path == word {
+                settings.db_file.clone()
+            } else {
+                path.to_owned()
+            }
+        };
         ZoneFile::load(word, self.source.zone.as_name(), &|path| read(&place(path)))
     }
 
@@ -123,7 +142,9 @@ impl FileZone {
             {
                 Ok(done) => done,
                 // A panic of the parser leaves the last good zone up.
-                Err(_) => return output::error("plugin/file: reading a zone file failed for good; it is no longer looked at"),
+                Err(_) => {
+                    return output::error("plugin/file: reading a zone file failed for good; it is no longer looked at");
+                }
             };
             self = zone;
             match result {
@@ -131,7 +152,10 @@ impl FileZone {
                 Ok(file) => {
                     self.publish(&file, &publisher);
                     let serial = file.serial;
-                    output::info(&format!("plugin/file: Successfully reloaded zone {} with serial {serial}", self.source.zone));
+                    output::info(&format!(
+                        "plugin/file: Successfully reloaded zone {} with serial {serial}",
+                        self.source.zone
+                    ));
                 }
                 Err(error) => {
                     output::warning(&format!("plugin/file: {error}; the zone stays as it was"));
@@ -164,7 +188,12 @@ pub struct HostsFile {
 impl HostsFile {
     /// Not read yet.
     pub fn new(source: HostsSource, hash: NameHash, news: HostsNews) -> Self {
-        Self { source, hash, stamp: None, news }
+        Self {
+            source,
+            hash,
+            stamp: None,
+            news,
+        }
     }
 
     /// Reads the file, which may be missing, and publishes what it and the lines in the Corefile say.
@@ -188,7 +217,10 @@ impl HostsFile {
         };
         let place = settings.file.display();
         let bad = |line: BadLine| {
-            output::warning(&format!("plugin/hosts: {place}:{}: {}; the line is left out", line.line, line.text));
+            output::warning(&format!(
+                "plugin/hosts: {place}:{}: {}; the line is left out",
+                line.line, line.text
+            ));
         };
         let inline: String = settings.inline.iter().map(|host| format!("{}\n", host.text)).collect();
         // Lines that make no sense in the Corefile have been told with the configuration.
@@ -197,15 +229,29 @@ impl HostsFile {
         let mut count = 0;
         for entry in lines {
             for name in entry.names {
-                if settings.zones.iter().any(|zone| name.as_name().is_within(zone.as_name())) {
+                if settings
+                    .zones
+                    .iter()
+                    .any(|zone| name.as_name().is_within(zone.as_name()))
+                {
                     count += 1;
-                    add(&mut collector, &name, entry.address, settings.ttl_secs, !settings.no_reverse);
+                    add(
+                        &mut collector,
+                        &name,
+                        entry.address,
+                        settings.ttl_secs,
+                        !settings.no_reverse,
+                    );
                 }
             }
         }
         let zone = build(RecordZone::unloaded(Name::ROOT, self.hash.clone()), collector);
         publisher.zone(self.source.id, Zone::Records(zone));
-        (self.news)(&settings.file.to_string_lossy(), count, self.stamp.and_then(|stamp| stamp.modified));
+        (self.news)(
+            &settings.file.to_string_lossy(),
+            count,
+            self.stamp.and_then(|stamp| stamp.modified),
+        );
     }
 
     /// Looks at the file every now and then, for ever.
@@ -227,7 +273,10 @@ impl HostsFile {
 
 /// A path as the Corefile most likely has it: relative where it lies below the working directory.
 fn shown(path: &Path) -> &Path {
-    std::env::current_dir().ok().and_then(|own| path.strip_prefix(own).ok()).unwrap_or(path)
+    std::env::current_dir()
+        .ok()
+        .and_then(|own| path.strip_prefix(own).ok())
+        .unwrap_or(path)
 }
 
 fn add(collector: &mut Collector, name: &NameBuf, address: IpAddr, ttl: u32, reverse: bool) {
@@ -252,7 +301,11 @@ fn reverse_name(address: IpAddr) -> Result<NameBuf, nodens_wire::NameError> {
             format!("{d}.{c}.{b}.{a}.in-addr.arpa.")
         }
         IpAddr::V6(address) => {
-            let nibbles = address.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
+            let nibbles = address
+                .octets()
+                .into_iter()
+                .rev()
+                .flat_map(|byte| [byte & 15, byte >> 4]);
             let labels: String = nibbles.map(|nibble| format!("{nibble:x}.")).collect();
             format!("{labels}ip6.arpa.")
         }

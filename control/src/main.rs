@@ -45,7 +45,11 @@ fn load(options: &Options) -> Result<Corefile, ExitCode> {
         ExitCode::FAILURE
     })?;
     corefile::load(&input, options.port, &Machine).map_err(|refused| {
-        let colour = if std::io::IsTerminal::is_terminal(&std::io::stderr()) { Colour::On } else { Colour::Off };
+        let colour = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+            Colour::On
+        } else {
+            Colour::Off
+        };
         complain(&format!("{}\n", refused.render(colour)));
         ExitCode::FAILURE
     })

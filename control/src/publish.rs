@@ -23,7 +23,10 @@ struct State {
 impl Publisher {
     /// Publishes into `published`.
     pub fn new(published: Arc<Published>) -> Self {
-        Self { published, state: Mutex::default() }
+        Self {
+            published,
+            state: Mutex::default(),
+        }
     }
 
     /// Puts a configuration in place. Its zones have to be there already.

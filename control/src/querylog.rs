@@ -49,7 +49,14 @@ impl Writer {
                 parker.park_timeout(NAP);
             }
         })?;
-        Ok((Self { thread: Some(thread), stop, unparker }, queues))
+        Ok((
+            Self {
+                thread: Some(thread),
+                stop,
+                unparker,
+            },
+            queues,
+        ))
     }
 }
 
@@ -97,10 +104,16 @@ fn error_line(entry: &LogEntry, out: &mut String) -> std::fmt::Result {
         Reason::NoNext(step) => write!(out, "plugin/{}: no next plugin found", step.as_str())?,
         Reason::Unsynced(step) => write!(out, "plugin/{}: the zone has not been read yet", step.as_str())?,
         Reason::BadValues { zone, key } => {
-            write!(out, "no value of {} in zone {zone} parses", String::from_utf8_lossy(key).escape_debug())?;
+            write!(
+                out,
+                "no value of {} in zone {zone} parses",
+                String::from_utf8_lossy(key).escape_debug()
+            )?;
         }
         Reason::NsHost(host) => {
-            let host = nodens_wire::Name::from_wire(host).map(|name| name.to_string()).unwrap_or_default();
+            let host = nodens_wire::Name::from_wire(host)
+                .map(|name| name.to_string())
+                .unwrap_or_default();
             write!(out, "NS record must be an IP address: {host}")?;
         }
         Reason::Dname => write!(out, "the DNAME makes a name that is too long, or the same again")?,
@@ -158,6 +171,9 @@ fn flags(entry: &LogEntry, out: &mut String) -> std::fmt::Result {
         (flags.ad(), "ad"),
         (flags.cd(), "cd"),
     ];
-    let set: Vec<_> = all.into_iter().filter_map(|(is_set, name)| is_set.then_some(name)).collect();
+    let set: Vec<_> = all
+        .into_iter()
+        .filter_map(|(is_set, name)| is_set.then_some(name))
+        .collect();
     write!(out, "{}", set.join(","))
 }

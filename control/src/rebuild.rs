@@ -60,14 +60,15 @@ struct Reading {
 
 impl Rebuild {
     /// For the zones of a stanza, in the order of its settings.
-    pub fn new(
-        zones: Vec<EtcdZone>,
-        lease_bounds: (u32, u32),
-        publisher: Arc<Publisher>,
-        status: Arc<Status>,
-    ) -> Self {
+    pub fn new(zones: Vec<EtcdZone>, lease_bounds: (u32, u32), publisher: Arc<Publisher>, status: Arc<Status>) -> Self {
         let zones = zones.into_iter().map(|zone| State { zone, reading: None }).collect();
-        Self { zones, leases: HashMap::new(), lease_bounds, publisher, status }
+        Self {
+            zones,
+            leases: HashMap::new(),
+            lease_bounds,
+            publisher,
+            status,
+        }
     }
 
     /// Applies messages until the source ends.
@@ -90,17 +91,25 @@ impl Rebuild {
     }
 
     fn event(&mut self, event: Event) {
-        let Some(at) = (event.zone < self.zones.len()).then_some(event.zone) else { return };
+        let Some(at) = (event.zone < self.zones.len()).then_some(event.zone) else {
+            return;
+        };
         let mut editor: Option<Editor> = None;
         let mut changed = false;
         for change in event.changes {
             match change {
                 Change::Reset => {
                     let state = &mut self.zones[at];
-                    state.reading = Some(Reading { editor: state.zone.tree.edit(), last: None, changed: false });
+                    state.reading = Some(Reading {
+                        editor: state.zone.tree.edit(),
+                        last: None,
+                        changed: false,
+                    });
                 }
                 Change::Upsert { key, value } => {
-                    let Some(key) = relative(&self.zones[at].zone.own_key, &key).map(Box::<[u8]>::from) else { continue };
+                    let Some(key) = relative(&self.zones[at].zone.own_key, &key).map(Box::<[u8]>::from) else {
+                        continue;
+                    };
                     let service = self.service(&key, value);
                     let state = &mut self.zones[at];
                     if let Some(reading) = &mut state.reading {
@@ -113,7 +122,9 @@ impl Rebuild {
                 }
                 Change::Remove { key } => {
                     let state = &mut self.zones[at];
-                    let Some(key) = relative(&state.zone.own_key, &key) else { continue };
+                    let Some(key) = relative(&state.zone.own_key, &key) else {
+                        continue;
+                    };
                     let editor = match &mut state.reading {
                         Some(reading) => &mut reading.editor,
                         None => editor.get_or_insert_with(|| state.zone.tree.edit()),
@@ -180,7 +191,9 @@ impl Rebuild {
 
     /// A decoded value as the engine answers it.
     fn service(&mut self, key: &[u8], entry: Entry) -> Service {
-        let Ok(value) = entry.value else { return Service::unparsable(key) };
+        let Ok(value) = entry.value else {
+            return Service::unparsable(key);
+        };
         let host = match &value.host {
             etcd::Host::None | etcd::Host::Unencodable => Host::None,
             etcd::Host::V4(address) => Host::V4(*address),
@@ -207,7 +220,11 @@ impl Rebuild {
             key: key.into(),
             host,
             port: (value.port != -1).then(|| wrapped(value.port)),
-            priority: if value.priority == 0 { PRIORITY_DEFAULT } else { wrapped(value.priority) },
+            priority: if value.priority == 0 {
+                PRIORITY_DEFAULT
+            } else {
+                wrapped(value.priority)
+            },
             ttl_secs: value.ttl,
             bad: false,
             extra: (extra != Extra::default()).then(|| Box::new(extra)),
@@ -219,15 +236,17 @@ impl Reading {
     /// Takes out the keys between the last one read and `next`, or all behind it.
     fn pass_to(&mut self, next: Option<&[u8]>) {
         let mut passed = Vec::new();
-        self.editor.keys().scan(self.last.as_deref().unwrap_or_default(), |service| {
-            if next.is_some_and(|next| *service.key >= *next) {
-                return std::ops::ControlFlow::Break(());
-            }
-            if self.last.as_deref() != Some(&service.key) {
-                passed.push(service.key.clone());
-            }
-            std::ops::ControlFlow::Continue(())
-        });
+        self.editor
+            .keys()
+            .scan(self.last.as_deref().unwrap_or_default(), |service| {
+                if next.is_some_and(|next| *service.key >= *next) {
+                    return std::ops::ControlFlow::Break(());
+                }
+                if self.last.as_deref() != Some(&service.key) {
+                    passed.push(service.key.clone());
+                }
+                std::ops::ControlFlow::Continue(())
+            });
         for key in passed {
             self.changed |= self.editor.remove(&key);
         }
@@ -264,7 +283,9 @@ fn relative<'k>(own: &[u8], key: &'k [u8]) -> Option<&'k [u8]> {
 
 /// Seconds since 1970.
 pub fn unix_secs() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 /// The serial of a zone before its first change: the time of the start.

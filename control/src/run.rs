@@ -63,7 +63,11 @@ pub fn run(corefile: &Corefile, options: &Options) -> anyhow::Result<u8> {
 
     // 1. Zones: those of files are read, those of etcd begin unsynced.
     let hosts_metrics = Arc::new(admin::HostsMetrics::default());
-    let mut files: Vec<_> = compiled.files.iter().map(|file| FileZone::new(file.clone(), hash.clone())).collect();
+    let mut files: Vec<_> = compiled
+        .files
+        .iter()
+        .map(|file| FileZone::new(file.clone(), hash.clone()))
+        .collect();
     for (file, source) in files.iter_mut().zip(&compiled.files) {
         file.start(&publisher).map_err(|error| {
             let error = Diagnostic::setup(source.settings.db_file_span, format!("plugin/file: {error}"));
@@ -82,7 +86,11 @@ pub fn run(corefile: &Corefile, options: &Options) -> anyhow::Result<u8> {
     for hosts in &mut hosts {
         hosts.start(&publisher);
     }
-    let stanzas: Vec<_> = compiled.etcd.iter().map(|source| Stanza::new(source.clone(), &hash, &publisher)).collect();
+    let stanzas: Vec<_> = compiled
+        .etcd
+        .iter()
+        .map(|source| Stanza::new(source.clone(), &hash, &publisher))
+        .collect();
 
     // 2. Sockets: nobody else may hold them.
     let workers = count(options.workers.map(usize::from));
@@ -98,16 +106,29 @@ pub fn run(corefile: &Corefile, options: &Options) -> anyhow::Result<u8> {
 
     // 3. Workers, which answer from now on.
     let kind = choose_port(options.io)?;
-    let stats: Vec<_> = (0..workers).map(|_| Arc::new(WorkerStats::new(compiled.series.len()))).collect();
+    let stats: Vec<_> = (0..workers)
+        .map(|_| Arc::new(WorkerStats::new(compiled.series.len())))
+        .collect();
     let ports: Vec<_> = (0..workers).map(|_| Arc::new(Counters::new())).collect();
-    let logs = compiled.config.plans.iter().any(|plan| plan.errors || !plan.log.is_empty());
+    let logs = compiled
+        .config
+        .plans
+        .iter()
+        .any(|plan| plan.errors || !plan.log.is_empty());
     let (writer, queues) = if logs {
         let (writer, queues) = Writer::start(workers, compiled.formats.clone()).context("cannot start the log")?;
         (Some(writer), queues.into_iter().map(Some).collect())
     } else {
         (None, vec![None; workers])
     };
-    let Compiled { config, listeners, series, plugins, start_lines, .. } = compiled;
+    let Compiled {
+        config,
+        listeners,
+        series,
+        plugins,
+        start_lines,
+        ..
+    } = compiled;
     publisher.config(config);
     let mut running = Vec::new();
     for (((sockets, stats), counters), log) in sockets.into_iter().zip(&stats).zip(&ports).zip(queues) {
@@ -154,7 +175,11 @@ pub fn run(corefile: &Corefile, options: &Options) -> anyhow::Result<u8> {
     }
 
     // Until a signal, or the end of a worker, which is a failure.
-    let lameduck = corefile.blocks.iter().filter_map(|block| Some(block.health.as_ref()?.lameduck)).max();
+    let lameduck = corefile
+        .blocks
+        .iter()
+        .filter_map(|block| Some(block.health.as_ref()?.lameduck))
+        .max();
     let status = runtime.block_on(until_end(&running, lameduck.unwrap_or_default(), &readiness));
 
     // The other way round: sources, workers, log, endpoints.
@@ -181,7 +206,10 @@ fn random() -> u64 {
 
 /// All errors, each drawn at its line.
 pub(crate) fn refused(errors: &[Diagnostic], corefile: &Corefile) -> anyhow::Error {
-    let drawn: Vec<_> = errors.iter().map(|error| error.render(&corefile.sources, Colour::Off)).collect();
+    let drawn: Vec<_> = errors
+        .iter()
+        .map(|error| error.render(&corefile.sources, Colour::Off))
+        .collect();
     anyhow::anyhow!(drawn.join("\n"))
 }
 
@@ -266,15 +294,28 @@ impl Stanza {
                 let tree = ServiceTree::unsynced(zone.as_name(), serial, hash.clone());
                 publisher.zone(id, Zone::Services(tree.clone()));
                 let own_key = etcd::keys_of_zone(&source.settings.path, zone.as_name());
-                EtcdZone { id, own_key, tree, synced: Arc::default() }
+                EtcdZone {
+                    id,
+                    own_key,
+                    tree,
+                    synced: Arc::default(),
+                }
             })
             .collect();
         let synced = zones.iter().map(|zone| Arc::clone(&zone.synced)).collect();
-        Self { settings: source.settings, zones, synced, status: Arc::default() }
+        Self {
+            settings: source.settings,
+            zones,
+            synced,
+            status: Arc::default(),
+        }
     }
 
     fn metrics(&self) -> admin::EtcdMetrics {
-        admin::EtcdMetrics { path: self.settings.path.clone(), status: Arc::clone(&self.status) }
+        admin::EtcdMetrics {
+            path: self.settings.path.clone(),
+            status: Arc::clone(&self.status),
+        }
     }
 
     /// Ready when each of its zones has been read.
@@ -287,7 +328,13 @@ impl Stanza {
         let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
         let bounds = (self.settings.min_lease_ttl, self.settings.max_lease_ttl);
         let rebuild = Rebuild::new(self.zones, bounds, Arc::clone(publisher), Arc::clone(&self.status));
-        tokio::spawn(etcd::run(self.settings, sender, self.status, output::log("plugin/etcd"), cancel.clone()));
+        tokio::spawn(etcd::run(
+            self.settings,
+            sender,
+            self.status,
+            output::log("plugin/etcd"),
+            cancel.clone(),
+        ));
         tokio::spawn(rebuild.run(receiver));
     }
 }

@@ -34,7 +34,10 @@ pub fn choose_port(choice: Io) -> anyhow::Result<PortKind> {
 pub fn count(wanted: Option<usize>) -> usize {
     // The mask and the quota: the standard library looks at both.
     let cores = available_parallelism().map_or(1, usize::from);
-    cores.min(quota().unwrap_or(usize::MAX)).min(wanted.unwrap_or(usize::MAX)).max(1)
+    cores
+        .min(quota().unwrap_or(usize::MAX))
+        .min(wanted.unwrap_or(usize::MAX))
+        .max(1)
 }
 
 /// Whole CPUs of this cgroup's quota, rounded up: half a CPU is worth one worker, not two throttled ones.

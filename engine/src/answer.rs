@@ -209,7 +209,10 @@ impl<'z> Answer<'z> {
             reason: self.reason.take(),
             base: self.base,
         };
-        self.base = Base { picks: std::array::from_fn(|i| self.sections[i].len()), pending: self.pending.len() };
+        self.base = Base {
+            picks: std::array::from_fn(|i| self.sections[i].len()),
+            pending: self.pending.len(),
+        };
         self.rcode = Rcode::NOERROR;
         self.aa = false;
         outer
@@ -221,7 +224,11 @@ impl<'z> Answer<'z> {
         let [answers, authority, additional] = self.base.picks;
         let takes_over = wanted.purpose == Purpose::AliasWithRcode;
         self.sections[2].truncate(additional);
-        if !takes_over || self.sections[1].get(authority).is_none_or(|pick| pick.rtype != Rtype::SOA) {
+        if !takes_over
+            || self.sections[1]
+                .get(authority)
+                .is_none_or(|pick| pick.rtype != Rtype::SOA)
+        {
             self.sections[1].truncate(authority);
         }
         self.pending.truncate(self.base.pending);
@@ -251,7 +258,11 @@ impl<'z> Answer<'z> {
             Rcode::NXDOMAIN | Rcode::SERVFAIL if takes_over => inner_rcode,
             _ => outer.rcode,
         };
-        self.reason = self.reason.take().filter(|_| takes_over && inner_rcode == Rcode::SERVFAIL).or(outer.reason);
+        self.reason = self
+            .reason
+            .take()
+            .filter(|_| takes_over && inner_rcode == Rcode::SERVFAIL)
+            .or(outer.reason);
         self.aa = outer.aa;
         self.authority = outer.authority;
         self.by = outer.by;
@@ -271,7 +282,9 @@ impl<'z> Answer<'z> {
 
     /// Takes off the look-up that was just made; those behind it move by the records that came.
     pub(crate) fn resolved(&mut self, came: usize) {
-        let Some(done) = self.pending.get(self.base.pending).copied() else { return };
+        let Some(done) = self.pending.get(self.base.pending).copied() else {
+            return;
+        };
         self.pending.remove(self.base.pending);
         for later in &mut self.pending[self.base.pending..] {
             if later.section == done.section && later.at >= done.at {
@@ -348,12 +361,17 @@ impl<'z> Answer<'z> {
     /// No record for ANSWER, and none to be asked for.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
-        self.rendered.is_none() && self.sections[0].len() == self.base.picks[0] && self.pending.len() == self.base.pending
+        self.rendered.is_none()
+            && self.sections[0].len() == self.base.picks[0]
+            && self.pending.len() == self.base.pending
     }
 
     /// How much a section holds now.
     pub(crate) fn mark(&self, section: Section) -> Mark {
-        Mark { picks: self.len(section), pending: self.pending.len() }
+        Mark {
+            picks: self.len(section),
+            pending: self.pending.len(),
+        }
     }
 
     /// Drops what came to a section since the mark.
@@ -380,7 +398,9 @@ impl<'z> Answer<'z> {
         self.made.extend_from_slice(fixed);
         match name {
             Bytes::Zone(name) => self.made.extend_from_slice(name),
-            Bytes::Made { at, len } => self.made.extend_from_within(at as usize..at as usize + usize::from(len)),
+            Bytes::Made { at, len } => self
+                .made
+                .extend_from_within(at as usize..at as usize + usize::from(len)),
         }
         self.made_since(start)
     }
@@ -388,7 +408,10 @@ impl<'z> Answer<'z> {
     fn made_since(&self, at: usize) -> Bytes<'z> {
         // One rdata is below 64 KB, and 16,384 of them below 4 GB.
         let len = u16::try_from(self.made.len() - at).unwrap_or(u16::MAX);
-        Bytes::Made { at: u32::try_from(at).unwrap_or(u32::MAX), len }
+        Bytes::Made {
+            at: u32::try_from(at).unwrap_or(u32::MAX),
+            len,
+        }
     }
 
     /// The bytes themselves.

@@ -25,7 +25,9 @@ pub(crate) struct ReplyOpt {
 
 impl ReplyOpt {
     fn len(&self) -> usize {
-        self.options.iter().fold(edns::OPT_LEN, |len, (_, value)| len + edns::OPTION_HEAD_LEN + value.len())
+        self.options.iter().fold(edns::OPT_LEN, |len, (_, value)| {
+            len + edns::OPTION_HEAD_LEN + value.len()
+        })
     }
 }
 
@@ -71,7 +73,12 @@ pub(crate) fn write(
         let _ = out.opt(opt.udp_size, answer.rcode, opt.dnssec_ok, options);
     }
     let flags = out.flags().0;
-    Written { len: out.finish(), plain_len, flags, whole: !lost && left_out == 0 }
+    Written {
+        len: out.finish(),
+        plain_len,
+        flags,
+        whole: !lost && left_out == 0,
+    }
 }
 
 /// The reply to what could not be read as a query: a header, the question where there was one, an OPT for an OPT.
@@ -91,7 +98,14 @@ pub(crate) fn short(id: u16, flags: Flags, question: &[u8], opt: Option<u16>, ro
 fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) -> bool {
     let [answers, authority, additional] = &answer.sections;
     if let Some(prepared) = answer.rendered
-        && out.records_raw(Section::Answer, prepared.answer_count, prepared.answer(), prepared.answer_plain()).is_err()
+        && out
+            .records_raw(
+                Section::Answer,
+                prepared.answer_count,
+                prepared.answer(),
+                prepared.answer_plain(),
+            )
+            .is_err()
     {
         *left_out += prepared.plain_len();
         return true;
@@ -99,7 +113,11 @@ fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) ->
     // As many records as fit: a client without TCP lives on what a cut answer holds.
     for (at, pick) in answers.iter().enumerate() {
         if record(out, Section::Answer, answer, pick).is_err() {
-            *left_out += [&answers[at..], authority, additional].iter().flat_map(|s| s.iter()).map(|p| plain(answer, p)).sum::<usize>();
+            *left_out += [&answers[at..], authority, additional]
+                .iter()
+                .flat_map(|s| s.iter())
+                .map(|p| plain(answer, p))
+                .sum::<usize>();
             return true;
         }
     }
@@ -115,7 +133,12 @@ fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) ->
         && !lost
         && prepared.additional_count > 0
         && out
-            .records_raw(Section::Additional, prepared.additional_count, prepared.additional(), prepared.additional_plain())
+            .records_raw(
+                Section::Additional,
+                prepared.additional_count,
+                prepared.additional(),
+                prepared.additional_plain(),
+            )
             .is_err()
     {
         *left_out += prepared.additional_plain();
@@ -163,7 +186,14 @@ fn record(out: &mut Builder<'_>, section: Section, answer: &Answer<'_>, pick: &P
         // Every name in a snapshot was checked when it came in.
         Owner::Name(name) => Whose::Name(Name::from_wire(answer.bytes(name)).map_err(|_| Full)?),
     };
-    out.record_wire(section, owner, pick.rtype, Rclass::IN, pick.ttl, answer.bytes(pick.rdata))
+    out.record_wire(
+        section,
+        owner,
+        pick.rtype,
+        Rclass::IN,
+        pick.ttl,
+        answer.bytes(pick.rdata),
+    )
 }
 
 /// The length of a record with no name compressed.
@@ -186,7 +216,11 @@ fn tail(out: &mut Builder<'_>, tail: Tail<'_>) -> Result<(), Full> {
     let behind = out.len() - template.begin as usize;
     for pointer in &template.pointers {
         // Into the question, or back into the template itself.
-        let by = if pointer.target < template.begin { apex_at } else { behind };
+        let by = if pointer.target < template.begin {
+            apex_at
+        } else {
+            behind
+        };
         let at = usize::from(pointer.at);
         let moved_to = 0xC000 | (pointer.target + by as u16);
         moved[at..at + 2].copy_from_slice(&moved_to.to_be_bytes());
@@ -262,7 +296,10 @@ fn name_end(records: &[u8], mut at: usize, found: &mut Vec<Pointer>) -> Option<u
             0 => return Some(at + 1),
             len if len >= 0xC0 => {
                 let target = u16::from_be_bytes([len & 0x3F, *records.get(at + 1)?]);
-                found.push(Pointer { at: u16::try_from(at).ok()?, target });
+                found.push(Pointer {
+                    at: u16::try_from(at).ok()?,
+                    target,
+                });
                 return Some(at + 2);
             }
             len => at += 1 + usize::from(len),
@@ -279,7 +316,10 @@ pub(crate) struct ToRender<'a> {
 
 impl<'a> ToRender<'a> {
     pub(crate) fn new(question: Name<'a>) -> Self {
-        Self { question, records: Vec::new() }
+        Self {
+            question,
+            records: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, section: Section, owner: Name<'a>, rtype: Rtype, ttl: u32, rdata: &'a [u8]) {
@@ -295,7 +335,11 @@ impl<'a> ToRender<'a> {
     fn write(&self, out: &mut Builder<'_>, wanted: Section) -> Option<()> {
         for &(section, owner, rtype, ttl, rdata) in &self.records {
             if section == wanted {
-                let owner = if owner == self.question { Whose::Question } else { Whose::Name(owner) };
+                let owner = if owner == self.question {
+                    Whose::Question
+                } else {
+                    Whose::Name(owner)
+                };
                 out.record_wire(section, owner, rtype, Rclass::IN, ttl, rdata).ok()?;
             }
         }

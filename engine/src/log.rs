@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crossbeam::queue::ArrayQueue;
 use crossbeam::sync::Unparker;
-use nodens_wire::{Flags, NameBuf, Opcode, Rcode, Rclass, Rtype};
+use nodens_wire::{Flags, NameBuf, Opcode, Rclass, Rcode, Rtype};
 
 use crate::answer::Reason;
 use crate::plan::ZoneMap;
@@ -85,7 +85,10 @@ impl LogQueue {
     /// A queue whose reader sleeps on the other half of `writer`.
     #[must_use]
     pub fn new(writer: Unparker) -> Self {
-        Self { queue: Arc::new(ArrayQueue::new(QUEUE_MAX)), writer }
+        Self {
+            queue: Arc::new(ArrayQueue::new(QUEUE_MAX)),
+            writer,
+        }
     }
 
     /// Leaves an entry; false where the queue is full.

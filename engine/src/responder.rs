@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use nodens_wire::{Compressor, Flags, Name, NameBuf, Opcode, Query, Rclass, Rcode, Refusal, Rtype, carries_opt, edns, label};
+use nodens_wire::{
+    Compressor, Flags, Name, NameBuf, Opcode, Query, Rclass, Rcode, Refusal, Rtype, carries_opt, edns, label,
+};
 use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 
@@ -103,7 +105,11 @@ impl Responder {
             streams: Streams::new(),
             effects: VecDeque::new(),
             memory: Memory::default(),
-            work: Work { names: Compressor::new(), services: Scratch::default(), message: Vec::new() },
+            work: Work {
+                names: Compressor::new(),
+                services: Scratch::default(),
+                message: Vec::new(),
+            },
             folded: vec![[0; 256]; BATCH_MAX],
         }
     }
@@ -124,14 +130,33 @@ impl Responder {
         }
         let mut answer = Answer::new(std::mem::take(&mut self.memory));
         for (prepared, (datagram, row)) in prepared.iter().zip(batch.iter_mut().zip(&folded)) {
-            let Datagram { query: bytes, reply, peer, listener, local, .. } = datagram;
-            let origin = Origin { listener: *listener, peer, local: *local, is_stream: false };
+            let Datagram {
+                query: bytes,
+                reply,
+                peer,
+                listener,
+                local,
+                ..
+            } = datagram;
+            let origin = Origin {
+                listener: *listener,
+                peer,
+                local: *local,
+                is_stream: false,
+            };
             datagram.reply_len = match prepared {
                 Prepared::Refused(refusal) => refuse(bytes, *refusal, reply),
                 Prepared::Query(query, route, probe) => {
                     let limit = query.opt.as_ref().map_or(512, |opt| usize::from(opt.udp_size_usable()));
                     let folded = &row[..query.qname.len()];
-                    let question = Asking { query, folded, route: *route, probe: *probe, origin, limit };
+                    let question = Asking {
+                        query,
+                        folded,
+                        route: *route,
+                        probe: *probe,
+                        origin,
+                        limit,
+                    };
                     self.respond(now, &question, reply, &mut answer)
                 }
             };
@@ -149,28 +174,30 @@ impl Responder {
         };
         let name = &mut row[..query.qname.len()];
         label::fold_into(query.qname.as_bytes(), name);
-        let route = now.config.listeners.get(usize::from(listener.0)).and_then(|l| route(l, name, query.rtype));
-        let probe = route.and_then(|route| now.config.plans[route.plan as usize].first_zone(name)).map(|(len, zone)| {
-            let hash = self.hash.of(&name[..len]);
-            match now.data.zone(zone) {
-                Some(Zone::Services(tree)) => tree.touch(hash),
-                Some(Zone::Records(zone)) => zone.touch(hash),
-                None => {}
-            }
-            (len, hash)
-        });
+        let route = now
+            .config
+            .listeners
+            .get(usize::from(listener.0))
+            .and_then(|l| route(l, name, query.rtype));
+        let probe = route
+            .and_then(|route| now.config.plans[route.plan as usize].first_zone(name))
+            .map(|(len, zone)| {
+                let hash = self.hash.of(&name[..len]);
+                match now.data.zone(zone) {
+                    Some(Zone::Services(tree)) => tree.touch(hash),
+                    Some(Zone::Records(zone)) => zone.touch(hash),
+                    None => {}
+                }
+                (len, hash)
+            });
         Prepared::Query(query, route, probe)
     }
 
     /// Answers one query into `room`; returns the bytes of the reply, 0 where it left by an effect.
-    fn respond<'z>(
-        &mut self,
-        now: &Now<'z>,
-        asking: &Asking<'_>,
-        room: &mut [u8],
-        answer: &mut Answer<'z>,
-    ) -> usize {
-        let Asking { query, origin, limit, .. } = *asking;
+    fn respond<'z>(&mut self, now: &Now<'z>, asking: &Asking<'_>, room: &mut [u8], answer: &mut Answer<'z>) -> usize {
+        let Asking {
+            query, origin, limit, ..
+        } = *asking;
         let written = catch_unwind(AssertUnwindSafe(|| self.answer_into(now, asking, room, answer)));
         let written = written.unwrap_or_else(|_| {
             // One bad packet must not stop a node's DNS.
@@ -186,8 +213,17 @@ impl Responder {
             len = 0;
             let mut message = self.take_message();
             let larger = self.write(asking, &mut message, answer);
-            let Origin { listener, peer, local, .. } = origin;
-            self.effect(Effect::Send { listener, peer: *peer, local }, &message[..larger.len]);
+            let Origin {
+                listener, peer, local, ..
+            } = origin;
+            self.effect(
+                Effect::Send {
+                    listener,
+                    peer: *peer,
+                    local,
+                },
+                &message[..larger.len],
+            );
             self.work.message = message;
         }
         self.observe(now, asking, answer, &written);
@@ -216,7 +252,14 @@ impl Responder {
 
     /// Finds the answer: refusals in their order, then the plan.
     fn decide<'z>(&mut self, now: &Now<'z>, asking: &Asking<'_>, may_copy: bool, answer: &mut Answer<'z>) {
-        let Asking { query, folded, route, probe, origin, .. } = *asking;
+        let Asking {
+            query,
+            folded,
+            route,
+            probe,
+            origin,
+            ..
+        } = *asking;
         let Some(listener) = now.config.listeners.get(usize::from(origin.listener.0)) else {
             answer.rcode = Rcode::REFUSED;
             return;
@@ -229,14 +272,25 @@ impl Responder {
             answer.rcode = Rcode::BADVERS;
             return;
         }
-        let plan = route.map(|route| &now.config.plans[route.plan as usize]).filter(|plan| !plan.is_empty());
+        let plan = route
+            .map(|route| &now.config.plans[route.plan as usize])
+            .filter(|plan| !plan.is_empty());
         let Some(plan) = plan else {
             answer.rcode = Rcode::REFUSED;
             return;
         };
-        let client = Client { peer: origin.peer, is_stream: origin.is_stream, opcode: query.flags.opcode() };
+        let client = Client {
+            peer: origin.peer,
+            is_stream: origin.is_stream,
+            opcode: query.flags.opcode(),
+        };
         let mut walk = Walk::new(now, listener, client, &mut self.work.services, &mut self.random);
-        let asked = Asked { name: query.qname, folded, rtype: query.rtype, may_copy };
+        let asked = Asked {
+            name: query.qname,
+            folded,
+            rtype: query.rtype,
+            may_copy,
+        };
         walk.answer(plan, asked, probe, 0, answer);
     }
 
@@ -244,12 +298,22 @@ impl Responder {
         let opt = asking.query.opt.as_ref().map(|opt| reply_opt(opt, asking, answer));
         // Over a stream there is room for all that was gathered; TC would only bring the client back.
         let cut = answer.limited && !asking.origin.is_stream;
-        encode::write(asking.query, answer, cut, opt.as_ref(), asking.limit, room, &mut self.work.names)
+        encode::write(
+            asking.query,
+            answer,
+            cut,
+            opt.as_ref(),
+            asking.limit,
+            room,
+            &mut self.work.names,
+        )
     }
 
     /// Counts and logs one query and its reply.
     fn observe(&mut self, now: &Now<'_>, asking: &Asking<'_>, answer: &mut Answer<'_>, written: &Written) {
-        let Asking { query, route, origin, .. } = *asking;
+        let Asking {
+            query, route, origin, ..
+        } = *asking;
         if answer.limited {
             self.stats.gather_limited.add(1);
         }
@@ -258,7 +322,9 @@ impl Responder {
         }
         let listener = now.config.listeners.get(usize::from(origin.listener.0));
         let served = query.rclass == Rclass::IN || listener.is_some_and(|listener| listener.any_class);
-        let plan = route.filter(|_| served).map(|route| (&now.config.plans[route.plan as usize], route.series));
+        let plan = route
+            .filter(|_| served)
+            .map(|route| (&now.config.plans[route.plan as usize], route.series));
         let series = match plan {
             Some((plan, series)) if !plan.is_empty() && answer.reason != Some(Reason::Panic) => {
                 plan.metrics.then_some(series)
@@ -289,7 +355,9 @@ impl Responder {
     #[cold]
     fn log(&mut self, plan: &Plan, _now: &Now<'_>, asking: &Asking<'_>, answer: &mut Answer<'_>, written: &Written) {
         let Some(log) = &self.log else { return };
-        let Asking { query, folded, origin, .. } = *asking;
+        let Asking {
+            query, folded, origin, ..
+        } = *asking;
         let opt = query.opt.as_ref();
         let mut entry = LogEntry {
             format: None,
@@ -318,7 +386,11 @@ impl Responder {
         if let Some(rule) = plan.log.iter().find(|rule| rule.zones.contains(folded))
             && rule.classes.want(answer)
         {
-            let query_line = LogEntry { format: Some(rule.format), reason: None, ..entry.clone() };
+            let query_line = LogEntry {
+                format: Some(rule.format),
+                reason: None,
+                ..entry.clone()
+            };
             self.stats.log_dropped.add(u64::from(!log.push(query_line)));
         }
         if plan.errors && entry.reason.is_some() {
@@ -330,7 +402,12 @@ impl Responder {
     /// Something happened on a client's connection.
     pub fn stream(&mut self, now: &Now<'_>, event: StreamEvent<'_>) {
         match event {
-            StreamEvent::Opened { stream, listener, peer, local } => {
+            StreamEvent::Opened {
+                stream,
+                listener,
+                peer,
+                local,
+            } => {
                 let peer = Peer::from_socket_addr(peer);
                 if let Some(idle) = self.streams.opened(now.clock.now, stream, listener, peer, local.ip()) {
                     self.stats.streams_limited.add(1);
@@ -339,7 +416,10 @@ impl Responder {
             }
             StreamEvent::Readable { stream, bytes, reply } => self.read(now, stream, bytes, reply),
             StreamEvent::Writable { stream } => {
-                let paused = self.streams.get_mut(stream).is_some_and(|state| std::mem::take(&mut state.is_paused));
+                let paused = self
+                    .streams
+                    .get_mut(stream)
+                    .is_some_and(|state| std::mem::take(&mut state.is_paused));
                 if paused {
                     let mut reply = Vec::new();
                     self.read(now, stream, &[], &mut reply);
@@ -363,16 +443,27 @@ impl Responder {
 
     /// A client that sends no more has been answered: nothing keeps the connection.
     fn close_if_done(&mut self, stream: StreamId) {
-        if self.streams.get_mut(stream).is_some_and(|state| state.is_half_closed && !state.is_paused) {
+        if self
+            .streams
+            .get_mut(stream)
+            .is_some_and(|state| state.is_half_closed && !state.is_paused)
+        {
             self.effect(Effect::CloseStream { stream }, &[]);
         }
     }
 
     /// Answers all whole messages that have come, until their answers are enough for one write.
     fn read(&mut self, now: &Now<'_>, stream: StreamId, bytes: &[u8], reply: &mut Vec<u8>) {
-        let Some(state) = self.streams.get_mut(stream) else { return };
+        let Some(state) = self.streams.get_mut(stream) else {
+            return;
+        };
         let (peer, origin_listener, local) = (state.peer, state.listener, state.local);
-        let origin = Origin { listener: origin_listener, peer: &peer, local: Some(local), is_stream: true };
+        let origin = Origin {
+            listener: origin_listener,
+            peer: &peer,
+            local: Some(local),
+            is_stream: true,
+        };
         let mut rest = bytes;
         let mut came = false;
         let mut full = false;
@@ -395,7 +486,9 @@ impl Responder {
             source = &source[2 + len..];
         }
         self.memory = answer.into_memory();
-        let Some(state) = self.streams.get_mut(stream) else { return };
+        let Some(state) = self.streams.get_mut(stream) else {
+            return;
+        };
         state.push(source);
         if came {
             state.touch(now.clock.now);
@@ -421,7 +514,14 @@ impl Responder {
             Prepared::Refused(refusal) => refuse(message, refusal, &mut room),
             Prepared::Query(query, route, probe) => {
                 let folded = &row[..query.qname.len()];
-                let asking = Asking { query: &query, folded, route, probe, origin, limit: MESSAGE_LEN_MAX };
+                let asking = Asking {
+                    query: &query,
+                    folded,
+                    route,
+                    probe,
+                    origin,
+                    limit: MESSAGE_LEN_MAX,
+                };
                 self.respond(now, &asking, &mut room, answer)
             }
         };
@@ -488,7 +588,9 @@ struct Asking<'a> {
 /// The second look, at what the first one found.
 #[inline]
 fn touch(now: &Now<'_>, route: Route, folded: &[u8], hash: u64) {
-    let Some((_, zone)) = now.config.plans[route.plan as usize].first_zone(folded) else { return };
+    let Some((_, zone)) = now.config.plans[route.plan as usize].first_zone(folded) else {
+        return;
+    };
     match now.data.zone(zone) {
         Some(Zone::Services(tree)) => tree.touch_entry(hash),
         Some(Zone::Records(zone)) => zone.touch_node(hash),
@@ -498,10 +600,15 @@ fn touch(now: &Now<'_>, route: Route, folded: &[u8], hash: u64) {
 
 /// Our OPT: never a copy of the client's (RFC 6891 §6.2.3, RFC 7828, RFC 8914).
 fn reply_opt(theirs: &nodens_wire::Opt<'_>, asking: &Asking<'_>, answer: &Answer<'_>) -> ReplyOpt {
-    let mut opt = ReplyOpt { udp_size: UDP_SIZE, dnssec_ok: theirs.dnssec_ok, options: ArrayVec::new() };
+    let mut opt = ReplyOpt {
+        udp_size: UDP_SIZE,
+        dnssec_ok: theirs.dnssec_ok,
+        options: ArrayVec::new(),
+    };
     if asking.origin.is_stream && theirs.option(edns::KEEPALIVE).is_some() {
         let tenths = (IDLE.as_millis() / 100) as u16;
-        opt.options.push((edns::KEEPALIVE, tenths.to_be_bytes().into_iter().collect()));
+        opt.options
+            .push((edns::KEEPALIVE, tenths.to_be_bytes().into_iter().collect()));
     }
     let error = match &answer.reason {
         Some(Reason::Unsynced(_)) => Some(edns::ede::NOT_READY),
@@ -521,10 +628,21 @@ fn refuse(packet: &[u8], refusal: Refusal, room: &mut [u8]) -> usize {
         Refusal::NotImplemented => (Rcode::NOTIMP, 0, carries_opt(packet)),
         Refusal::FormErr { question_len, has_opt } => (Rcode::FORMERR, question_len, has_opt),
     };
-    let [id_high, id_low, high, low, ..] = *packet else { return 0 };
+    let [id_high, id_low, high, low, ..] = *packet else {
+        return 0;
+    };
     let theirs = Flags(u16::from_be_bytes([high, low]));
-    let opcode = if rcode == Rcode::NOTIMP { theirs.opcode() } else { Opcode::QUERY };
-    let flags = Flags(0).with_qr(true).with_opcode(opcode).with_rd(theirs.rd()).with_cd(theirs.cd()).with_rcode(rcode);
+    let opcode = if rcode == Rcode::NOTIMP {
+        theirs.opcode()
+    } else {
+        Opcode::QUERY
+    };
+    let flags = Flags(0)
+        .with_qr(true)
+        .with_opcode(opcode)
+        .with_rd(theirs.rd())
+        .with_cd(theirs.cd())
+        .with_rcode(rcode);
     encode::short(
         u16::from_be_bytes([id_high, id_low]),
         flags,

@@ -19,7 +19,8 @@ impl Counter {
     /// Adds; to be called by one thread alone.
     #[inline]
     pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        self.0
+            .store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
     /// The number.
@@ -30,7 +31,9 @@ impl Counter {
 }
 
 /// Upper bounds of the buckets of message sizes, in bytes.
-pub const SIZE_BOUNDS: [u64; 14] = [0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16_000, 32_000, 48_000, 64_000];
+pub const SIZE_BOUNDS: [u64; 14] = [
+    0, 100, 200, 300, 400, 511, 1023, 2047, 4095, 8291, 16_000, 32_000, 48_000, 64_000,
+];
 /// Upper bounds of the buckets of durations, in nanoseconds: 0.25 ms, doubled up to 8.192 s.
 pub const TIME_BOUNDS: [u64; 16] = {
     let mut bounds = [250_000; 16];
@@ -54,7 +57,10 @@ pub struct Histogram<const N: usize> {
 
 impl<const N: usize> Default for Histogram<N> {
     fn default() -> Self {
-        Self { buckets: std::array::from_fn(|_| Counter::default()), sum: Counter::default() }
+        Self {
+            buckets: std::array::from_fn(|_| Counter::default()),
+            sum: Counter::default(),
+        }
     }
 }
 
@@ -96,7 +102,10 @@ fn type_index(rtype: Rtype) -> usize {
         Rtype::A => 0,
         Rtype::AAAA => 1,
         Rtype::ANY => TYPES.len(),
-        _ => TYPES.iter().position(|(known, _)| *known == rtype).unwrap_or(TYPES.len() + 1),
+        _ => TYPES
+            .iter()
+            .position(|(known, _)| *known == rtype)
+            .unwrap_or(TYPES.len() + 1),
     }
 }
 
@@ -142,7 +151,10 @@ impl Series {
         self.requests[proto][usize::from(seen.is_v6)][type_index(seen.rtype)].add(1);
         self.request_size[proto].observe(&SIZE_BOUNDS, seen.query_len as u64);
         self.response_size[proto].observe(&SIZE_BOUNDS, seen.reply_plain_len as u64);
-        self.duration.observe(&TIME_BOUNDS, u64::try_from(seen.duration.as_nanos()).unwrap_or(u64::MAX));
+        self.duration.observe(
+            &TIME_BOUNDS,
+            u64::try_from(seen.duration.as_nanos()).unwrap_or(u64::MAX),
+        );
         self.dnssec_ok.add(u64::from(seen.dnssec_ok));
         let by = seen.by.map_or(PLUGINS - 1, |step| step as usize);
         self.responses[usize::from(seen.rcode.0).min(RCODES - 1)][by].add(1);
@@ -170,6 +182,9 @@ impl WorkerStats {
     /// Counters for so many servers, zones and views.
     #[must_use]
     pub fn new(series: usize) -> Self {
-        Self { series: (0..series).map(|_| CachePadded::default()).collect(), ..Self::default() }
+        Self {
+            series: (0..series).map(|_| CachePadded::default()).collect(),
+            ..Self::default()
+        }
     }
 }

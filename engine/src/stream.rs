@@ -10,13 +10,13 @@ use crate::io::{ListenerId, Peer, StreamId};
 use crate::time::Instant;
 
 /// Connections of one worker. One more, and the one that has been idle longest is closed.
-pub const STREAMS_MAX: usize = 2048;
+pub(crate) const STREAMS_MAX: usize = 2048;
 /// The first query must have come in this time.
-pub const FIRST_QUERY: Duration = Duration::from_secs(3);
+pub(crate) const FIRST_QUERY: Duration = Duration::from_secs(3);
 /// The next one in this.
-pub const IDLE: Duration = Duration::from_secs(10);
+pub(crate) const IDLE: Duration = Duration::from_secs(10);
 /// Bytes of answers to one read; what is asked beyond waits until they have been taken.
-pub const REPLIES_LEN_MAX: usize = 256 * 1024;
+pub(crate) const REPLIES_LEN_MAX: usize = 256 * 1024;
 
 /// A connection.
 #[derive(Debug)]
@@ -71,7 +71,10 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub(crate) fn new() -> Self {
-        Self { open: BTreeMap::new(), earliest: None }
+        Self {
+            open: BTreeMap::new(),
+            earliest: None,
+        }
     }
 
     /// A new connection; returns one to be closed for it, where there are too many.
@@ -85,7 +88,12 @@ impl Streams {
     ) -> Option<StreamId> {
         let full = self.open.len() >= STREAMS_MAX;
         // The earliest deadline is that of the one idle longest.
-        let idle = full.then(|| self.open.iter().min_by_key(|(id, stream)| (stream.deadline, **id)).map(|(id, _)| *id));
+        let idle = full.then(|| {
+            self.open
+                .iter()
+                .min_by_key(|(id, stream)| (stream.deadline, **id))
+                .map(|(id, _)| *id)
+        });
         let deadline = now.after(FIRST_QUERY);
         let stream = Stream {
             listener,

@@ -29,7 +29,11 @@ pub fn run(port: &mut AnyPort, responder: &mut Responder, published: &Published,
 fn serve(port: &mut AnyPort, responder: &mut Responder, published: &Published) -> io::Result<usize> {
     let clock = port::read_clock();
     let (config, data) = published.load();
-    let now = Now { clock, config: &config, data: &data };
+    let now = Now {
+        clock,
+        config: &config,
+        data: &data,
+    };
     responder.timeout(clock.now);
     let served = port.serve(&mut Serving { responder, now })?;
     while let Some((effect, bytes)) = responder.poll_effect() {
@@ -69,7 +73,10 @@ impl Stop {
     /// For the worker whose port has this waker.
     #[must_use]
     pub fn new(waker: port::Waker) -> Self {
-        Self { flag: Arc::default(), waker }
+        Self {
+            flag: Arc::default(),
+            waker,
+        }
     }
 
     /// The worker finishes what stands in its sockets' buffers and ends.

@@ -387,11 +387,62 @@ fn header(info: PacketInfo) -> libc::msghdr {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{ListenerId, StreamEvent, UpstreamDatagram, bind_udp};
     use super::*;
+    use std::net::UdpSocket;
 
     #[test]
     fn the_probe_says_what_opening_would() {
         let opened = UringPort::open(Vec::new(), &Waker::new().unwrap(), &Arc::new(Counters::new()));
         assert_eq!(probe_uring().is_ok(), opened.is_ok());
+    }
+
+    struct Count(usize);
+
+    impl Handler for Count {
+        fn datagrams(&mut self, batch: &mut [Datagram<'_>]) {
+            self.0 += batch.len();
+        }
+
+        fn stream(&mut self, _: StreamEvent<'_>) {}
+
+        fn upstream(&mut self, _: UpstreamDatagram<'_>) {}
+    }
+
+    #[test]
+    fn receives_that_ran_out_of_buffers_go_on() {
+        if let Err(denied) = probe_uring() {
+            println!("skipped: {denied}");
+            return;
+        }
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut sockets = Vec::new();
+        let mut addresses = Vec::new();
+        for _ in 0..20 {
+            let udp = bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
+            addresses.push(udp.local_addr().unwrap().as_socket().unwrap());
+            sockets.push(ListenerSockets {
+                listener: ListenerId(0),
+                udp: Some(udp),
+                tcp: None,
+            });
+        }
+        let counters = Arc::new(Counters::new());
+        let mut port = UringPort::open(sockets, &Waker::new().unwrap(), &counters).unwrap();
+        let mut seen = Count(0);
+        port.serve(&mut seen).unwrap();
+        for round in 1..=3 {
+            for address in addresses.iter().cycle().take(20 * 50) {
+                client.send_to(b"query", address).unwrap();
+            }
+            while seen.0 < round * 20 * 50 {
+                port.wait(Some(crate::io::now().after(std::time::Duration::from_secs(5))))
+                    .unwrap();
+                assert!(port.serve(&mut seen).unwrap() > 0 || counters.read().buffers_exhausted > 0);
+            }
+        }
+        assert!(counters.read().buffers_exhausted > 0, "{:?}", counters.read());
+        assert_eq!(counters.read().receive_errors, 0);
+        assert_eq!(port.ring.parts().1.len(), BUFFERS_LEN[0]);
     }
 }

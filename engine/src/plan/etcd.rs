@@ -6,11 +6,23 @@ use crate::services::answer::{Outcome, respond};
 use crate::zone::Zone;
 
 pub(super) fn enter<'z>(source: &Source, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
-    let Some((at, zone)) = source.zones.find(visit.asked.folded) else { return Flow::Next };
-    let Some(Zone::Services(tree)) = visit.data.zone(*zone) else { return Flow::Next };
+    let Some((at, zone)) = source.zones.find(visit.asked.folded) else {
+        return Flow::Next;
+    };
+    let Some(Zone::Services(tree)) = visit.data.zone(*zone) else {
+        return Flow::Next;
+    };
     let labels = &visit.asked.folded[..at];
     let hash = visit.hash(at, || tree.hash_of(labels));
-    match respond(tree, &visit.asked, labels, hash, visit.clock.now, visit.services, answer) {
+    match respond(
+        tree,
+        &visit.asked,
+        labels,
+        hash,
+        visit.clock.now,
+        visit.services,
+        answer,
+    ) {
         Outcome::NameError if source.falls_through(visit.asked.folded) => {
             answer.clear();
             Flow::Next

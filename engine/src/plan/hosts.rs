@@ -8,7 +8,9 @@ use crate::zone::{Node, RecordZone, Zone};
 use nodens_wire::Section;
 
 pub(super) fn enter<'z>(hosts: &Hosts, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
-    let Some(Zone::Records(zone)) = visit.data.zone(hosts.data) else { return Flow::Next };
+    let Some(Zone::Records(zone)) = visit.data.zone(hosts.data) else {
+        return Flow::Next;
+    };
     let asked = visit.asked;
     let inside = hosts.zones.contains(asked.folded);
     if !inside && asked.rtype != Rtype::PTR {
@@ -23,14 +25,19 @@ pub(super) fn enter<'z>(hosts: &Hosts, visit: &mut Visit<'_, 'z>, answer: &mut A
             None => Flow::Next,
         };
     }
-    let covers = hosts.fallthrough.as_ref().is_some_and(|zones| zones.contains(asked.folded));
+    let covers = hosts
+        .fallthrough
+        .as_ref()
+        .is_some_and(|zones| zones.contains(asked.folded));
     if hosts.fallthrough_unsupported && covers && !matches!(asked.rtype, Rtype::A | Rtype::AAAA) {
         return Flow::Next;
     }
     let has = |node: &&'z Node, rtype| node.set(rtype).is_some();
     let star = wildcard(zone, labels);
     // Each family by itself: a wildcard stands in where the name has no address of that family.
-    if let Some(node) = own.filter(|node| has(node, asked.rtype)).or(star.filter(|node| has(node, asked.rtype)))
+    if let Some(node) = own
+        .filter(|node| has(node, asked.rtype))
+        .or(star.filter(|node| has(node, asked.rtype)))
         && matches!(asked.rtype, Rtype::A | Rtype::AAAA)
     {
         return found(node, visit, answer);
@@ -70,7 +77,15 @@ fn found<'z>(node: &'z Node, visit: &Visit<'_, 'z>, answer: &mut Answer<'z>) -> 
         return Flow::Answered;
     }
     for (ttl, rdata) in node.set(rtype).into_iter().flat_map(crate::zone::RrSet::iter) {
-        answer.pick(Section::Answer, Pick { owner: Owner::Question, rtype, ttl, rdata: Bytes::Zone(rdata) });
+        answer.pick(
+            Section::Answer,
+            Pick {
+                owner: Owner::Question,
+                rtype,
+                ttl,
+                rdata: Bytes::Zone(rdata),
+            },
+        );
     }
     Flow::Answered
 }

@@ -30,7 +30,11 @@ fn same_prefix(one: &[u8], other: &[u8], prefix: u8) -> bool {
     let (whole, bits) = (usize::from(prefix / 8), prefix % 8);
     one.len() == other.len()
         && one.iter().zip(other).take(whole).all(|(one, other)| one == other)
-        && (bits == 0 || one.get(whole).zip(other.get(whole)).is_none_or(|(one, other)| (one ^ other) >> (8 - bits) == 0))
+        && (bits == 0
+            || one
+                .get(whole)
+                .zip(other.get(whole))
+                .is_none_or(|(one, other)| (one ^ other) >> (8 - bits) == 0))
 }
 
 /// `loadbalance round_robin`, with the ranges of `prefer`.
@@ -115,7 +119,10 @@ mod tests {
     #[test]
     fn a_range_holds_its_addresses() {
         let check = |range: &str, prefix, address: &[u8], expected| {
-            let cidr = Cidr { address: range.parse().unwrap(), prefix };
+            let cidr = Cidr {
+                address: range.parse().unwrap(),
+                prefix,
+            };
             assert_eq!(cidr.holds(address), expected, "{range}/{prefix} {address:?}");
         };
         check("198.51.100.0", 24, &[198, 51, 100, 7], true);

@@ -8,8 +8,8 @@ use rand::rngs::ChaCha8Rng;
 use super::{Asked, Flow, Plan, Step, etcd, file, hosts, loadbalance, whoami};
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::io::Peer;
-use crate::services::answer::Scratch;
 use crate::responder::Now;
+use crate::services::answer::Scratch;
 use crate::snapshot::{Data, Listener, Route};
 use crate::time::Clock;
 
@@ -77,7 +77,10 @@ pub(crate) fn route(listener: &Listener, name: &[u8], rtype: Rtype) -> Option<Ro
     let (at, &route) = listener.routes.find(name)?;
     if rtype == Rtype::DS && name[at] != 0 {
         let parent = at + 1 + usize::from(name[at]);
-        return listener.routes.find_from(name, parent).map_or(Some(route), |(_, &above)| Some(above));
+        return listener
+            .routes
+            .find_from(name, parent)
+            .map_or(Some(route), |(_, &above)| Some(above));
     }
     Some(route)
 }
@@ -91,7 +94,15 @@ impl<'a, 'z> Walk<'a, 'z> {
         random: &'a mut ChaCha8Rng,
     ) -> Self {
         let (aliases_left, additional_left) = (ALIASES_MAX, ADDITIONAL_MAX);
-        Self { now: *now, listener, client, services, random, aliases_left, additional_left }
+        Self {
+            now: *now,
+            listener,
+            client,
+            services,
+            random,
+            aliases_left,
+            additional_left,
+        }
     }
 
     /// Answers one question by a plan. `depth` counts the questions it was asked for.
@@ -116,7 +127,13 @@ impl<'a, 'z> Walk<'a, 'z> {
     }
 
     /// Enters steps until one answers; tells how many were passed on the way.
-    fn down(&mut self, plan: &'z Plan, asked: Asked<'_>, probe: Option<(usize, u64)>, answer: &mut Answer<'z>) -> usize {
+    fn down(
+        &mut self,
+        plan: &'z Plan,
+        asked: Asked<'_>,
+        probe: Option<(usize, u64)>,
+        answer: &mut Answer<'z>,
+    ) -> usize {
         let mut visit = Visit {
             asked,
             client: &self.client,
@@ -148,19 +165,32 @@ impl<'a, 'z> Walk<'a, 'z> {
     /// Asks for a name that an alias or a target led to, starting again from the choice of the server block.
     fn again(&mut self, wanted: &Pending<'z>, depth: u8, answer: &mut Answer<'z>) -> usize {
         let is_alias = matches!(wanted.purpose, Purpose::Alias | Purpose::AliasWithRcode);
-        let left = if is_alias { &mut self.aliases_left } else { &mut self.additional_left };
+        let left = if is_alias {
+            &mut self.aliases_left
+        } else {
+            &mut self.additional_left
+        };
         if *left == 0 || depth == ALIASES_MAX {
             answer.limited |= is_alias && depth < ALIASES_MAX;
             return 0;
         }
         *left -= 1;
-        let Ok(name) = Name::from_wire(answer.bytes(wanted.target)).map(Name::to_buf) else { return 0 };
+        let Ok(name) = Name::from_wire(answer.bytes(wanted.target)).map(Name::to_buf) else {
+            return 0;
+        };
         let folded: NameBuf = name.clone().folded();
         let outer = answer.begin_inner();
-        match route(self.listener, folded.as_bytes(), wanted.rtype).map(|route| &self.now.config.plans[route.plan as usize]) {
+        match route(self.listener, folded.as_bytes(), wanted.rtype)
+            .map(|route| &self.now.config.plans[route.plan as usize])
+        {
             Some(plan) if !plan.is_empty() => {
                 let (name, folded) = (name.as_name(), folded.as_bytes());
-                let asked = Asked { name, folded, rtype: wanted.rtype, may_copy: false };
+                let asked = Asked {
+                    name,
+                    folded,
+                    rtype: wanted.rtype,
+                    may_copy: false,
+                };
                 self.answer(plan, asked, None, depth + 1, answer);
             }
             _ => answer.rcode = Rcode::REFUSED,

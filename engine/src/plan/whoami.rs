@@ -13,15 +13,35 @@ pub(super) fn enter<'z>(visit: &Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow 
         IpAddr::V4(address) => (Rtype::A, answer.make(&address.octets())),
         IpAddr::V6(address) => (Rtype::AAAA, answer.make(&address.octets())),
     };
-    answer.pick(Section::Additional, Pick { owner: Owner::Question, rtype, ttl: 0, rdata: address });
+    answer.pick(
+        Section::Additional,
+        Pick {
+            owner: Owner::Question,
+            rtype,
+            ttl: 0,
+            rdata: address,
+        },
+    );
     let name = answer.make_with(|made| {
-        made.extend_from_slice(if visit.client.is_stream { b"\x04_tcp" } else { b"\x04_udp" });
+        made.extend_from_slice(if visit.client.is_stream {
+            b"\x04_tcp"
+        } else {
+            b"\x04_udp"
+        });
         made.extend_from_slice(visit.asked.name.as_bytes());
     });
     let [high, low] = visit.client.port().to_be_bytes();
     let srv = answer.make(&[0, 0, 0, 0, high, low, 0]);
     if let Bytes::Made { len: ..=255, .. } = name {
-        answer.pick(Section::Additional, Pick { owner: Owner::Name(name), rtype: Rtype::SRV, ttl: 0, rdata: srv });
+        answer.pick(
+            Section::Additional,
+            Pick {
+                owner: Owner::Name(name),
+                rtype: Rtype::SRV,
+                ttl: 0,
+                rdata: srv,
+            },
+        );
     }
     Flow::Answered
 }

@@ -19,21 +19,30 @@ impl<T> ZoneMap<T> {
     /// An empty map.
     #[must_use]
     pub fn new(hash: NameHash) -> Self {
-        Self { hash, zones: Vec::new(), at: HashTable::new(), lengths: [0; 4] }
+        Self {
+            hash,
+            zones: Vec::new(),
+            at: HashTable::new(),
+            lengths: [0; 4],
+        }
     }
 
     /// The value of a zone, made if there is none yet. Names are folded.
     pub fn entry(&mut self, zone: &NameBuf, make: impl FnOnce() -> T) -> &mut T {
         let zone = zone.clone().folded();
         let hash = self.hash.of(zone.as_bytes());
-        let found = self.at.find(hash, |&at| self.zones[at as usize].0.as_bytes() == zone.as_bytes()).copied();
+        let found = self
+            .at
+            .find(hash, |&at| self.zones[at as usize].0.as_bytes() == zone.as_bytes())
+            .copied();
         let at = found.unwrap_or_else(|| {
             let len = zone.as_bytes().len();
             self.lengths[len / 64] |= 1 << (len % 64);
             let at = self.zones.len() as u32;
             self.zones.push((zone, make()));
             let (hasher, zones) = (&self.hash, &self.zones);
-            self.at.insert_unique(hash, at, |&at| hasher.of(zones[at as usize].0.as_bytes()));
+            self.at
+                .insert_unique(hash, at, |&at| hasher.of(zones[at as usize].0.as_bytes()));
             at
         });
         &mut self.zones[at as usize].1
@@ -105,7 +114,11 @@ mod tests {
     fn the_root_holds_every_name() {
         let mut map = ZoneMap::new(NameHash::new(3));
         map.entry(&NameBuf::root(), || ());
-        assert_eq!(map.find(NameBuf::from_text("a.b").unwrap().as_bytes()).map(|found| found.0), Some(4));
+        assert_eq!(
+            map.find(NameBuf::from_text("a.b").unwrap().as_bytes())
+                .map(|found| found.0),
+            Some(4)
+        );
         assert!(map.contains(b"\0"));
     }
 }

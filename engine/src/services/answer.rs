@@ -91,14 +91,25 @@ fn fail<'z>(tree: &'z ServiceTree, reason: Reason, answer: &mut Answer<'z>) {
 }
 
 fn bad_values(tree: &ServiceTree, labels: &[u8]) -> Reason {
-    Reason::BadValues { zone: tree.apex().to_buf(), key: Path::of(labels).key().into() }
+    Reason::BadValues {
+        zone: tree.apex().to_buf(),
+        key: Path::of(labels).key().into(),
+    }
 }
 
 /// The zone's SOA as a record.
 fn soa<'z>(tree: &'z ServiceTree, section: Section, answer: &mut Answer<'z>) {
     let owner = Owner::Name(Bytes::Zone(tree.apex().as_bytes()));
     let rdata = Bytes::Zone(&tree.soa.rdata);
-    answer.pick(section, Pick { owner, rtype: Rtype::SOA, ttl: super::render::SOA_TTL_SECS, rdata });
+    answer.pick(
+        section,
+        Pick {
+            owner,
+            rtype: Rtype::SOA,
+            ttl: super::render::SOA_TTL_SECS,
+            rdata,
+        },
+    );
 }
 
 /// The zone's SOA in AUTHORITY: ready to copy where the question is the client's own.
@@ -110,18 +121,16 @@ fn negative<'z>(tree: &'z ServiceTree, asked: &Asked<'_>, apex_at: usize, answer
 }
 
 /// Picks the records of a service that stands alone at its name, so that they can be rendered.
-pub(super) fn pick_lone<'z>(
-    tree: &'z ServiceTree,
-    service: &'z Service,
-    rtype: Rtype,
-    answer: &mut Answer<'z>,
-) {
+pub(super) fn pick_lone<'z>(tree: &'z ServiceTree, service: &'z Service, rtype: Rtype, answer: &mut Answer<'z>) {
     let (mut scratch, mut gathered) = (Scratch::default(), vec![service]);
     let mut look = Look::new(tree, Instant(0), &mut scratch, &mut gathered);
     if rtype == Rtype::SRV {
         look.srv(0..1, answer);
     } else {
-        let place = Place { section: Section::Answer, owner: Owner::Question };
+        let place = Place {
+            section: Section::Answer,
+            owner: Owner::Question,
+        };
         look.address(service, 0, None, place, answer);
     }
 }
@@ -156,7 +165,15 @@ impl<'a, 'z> Look<'a, 'z> {
         if !scratch.seen.is_empty() {
             scratch.seen.clear();
         }
-        Self { tree, now, budget: Budget::default(), scratch, rounds: 0, skip_aliases: false, gathered }
+        Self {
+            tree,
+            now,
+            budget: Budget::default(),
+            scratch,
+            rounds: 0,
+            skip_aliases: false,
+            gathered,
+        }
     }
 
     /// Picks the records for a question; tells whether its name exists.
@@ -168,15 +185,20 @@ impl<'a, 'z> Look<'a, 'z> {
                 found => found,
             },
             Rtype::A | Rtype::AAAA | Rtype::TXT => {
-                let place = Place { section: Section::Answer, owner: Owner::Question };
+                let place = Place {
+                    section: Section::Answer,
+                    owner: Owner::Question,
+                };
                 self.records(asked.name, labels, asked.rtype, place, &mut Chain::new(), answer)
             }
             Rtype::SRV => self.with(labels, Want::Host, answer, Self::srv),
             Rtype::MX => self.with(labels, Want::Host, answer, Self::mx),
-            Rtype::CNAME => {
-                self.with(labels, Want::Host, answer, |look, range, answer| look.cname(asked.name, labels, range, answer))
-            }
-            Rtype::PTR => self.with(labels, Want::Host, answer, |look, range, answer| look.ptr(labels, range, answer)),
+            Rtype::CNAME => self.with(labels, Want::Host, answer, |look, range, answer| {
+                look.cname(asked.name, labels, range, answer)
+            }),
+            Rtype::PTR => self.with(labels, Want::Host, answer, |look, range, answer| {
+                look.ptr(labels, range, answer)
+            }),
             // Any other type has no data; its name exists where it would for an address.
             _ => self.with_addresses(labels, Want::Host, answer, |_, _, _| ()),
         }
@@ -257,7 +279,9 @@ impl<'a, 'z> Look<'a, 'z> {
         chain: &mut Chain<'z>,
         answer: &mut Answer<'z>,
     ) {
-        let Ok(target_name) = Name::from_wire(target) else { return };
+        let Ok(target_name) = Name::from_wire(target) else {
+            return;
+        };
         if target_name.is_within(name) || chain.is_full() || chain.contains(&target) {
             return;
         }
@@ -266,15 +290,28 @@ impl<'a, 'z> Look<'a, 'z> {
             self.pick(service, Rtype::CNAME, place, Bytes::Zone(target), answer);
         }
         let Some(labels) = target_name.strip(self.tree.apex()) else {
-            let purpose = if place.section == Section::Answer { Purpose::Alias } else { Purpose::Addresses };
-            answer.ask_again(Pending { section: place.section, at: answer.len(place.section), target: Bytes::Zone(target), rtype, purpose });
+            let purpose = if place.section == Section::Answer {
+                Purpose::Alias
+            } else {
+                Purpose::Addresses
+            };
+            answer.ask_again(Pending {
+                section: place.section,
+                at: answer.len(place.section),
+                target: Bytes::Zone(target),
+                rtype,
+                purpose,
+            });
             return;
         };
         let inside = answer.mark(place.section);
         let mut folded = [0; 255];
         let labels = fold(labels, &mut folded);
         chain.push(target);
-        let place = Place { owner: Owner::Name(Bytes::Zone(target)), ..place };
+        let place = Place {
+            owner: Owner::Name(Bytes::Zone(target)),
+            ..place
+        };
         self.records(target_name, labels, rtype, place, chain, answer);
         chain.pop();
         if answer.mark(place.section) == inside {
@@ -313,11 +350,16 @@ impl<'a, 'z> Look<'a, 'z> {
     fn srv(&mut self, range: Range<usize>, answer: &mut Answer<'z>) {
         self.sum_weights(range.clone());
         let (names, targets, addresses) = (self.round(), self.round(), self.round());
-        let place = Place { section: Section::Answer, owner: Owner::Question };
+        let place = Place {
+            section: Section::Answer,
+            owner: Owner::Question,
+        };
         for at in range {
             let service = self.gathered[at];
             let Some(port) = service.port else { continue };
-            let Some(target) = self.target(service, answer) else { continue };
+            let Some(target) = self.target(service, answer) else {
+                continue;
+            };
             let fixed = [service.priority, self.share(service), port].map(u16::to_be_bytes);
             let rdata = answer.join(fixed.as_flattened(), target);
             if let Host::Name(_) = service.host {
@@ -335,13 +377,18 @@ impl<'a, 'z> Look<'a, 'z> {
 
     fn mx(&mut self, range: Range<usize>, answer: &mut Answer<'z>) {
         let (names, targets, addresses) = (self.round(), self.round(), self.round());
-        let place = Place { section: Section::Answer, owner: Owner::Question };
+        let place = Place {
+            section: Section::Answer,
+            owner: Owner::Question,
+        };
         for at in range {
             let service = self.gathered[at];
             if !service.is_mail() {
                 continue;
             }
-            let Some(target) = self.target(service, answer) else { continue };
+            let Some(target) = self.target(service, answer) else {
+                continue;
+            };
             let preference = service.priority.to_be_bytes();
             let rdata = answer.join(&preference, target);
             if let Host::Name(_) = service.host {
@@ -358,7 +405,13 @@ impl<'a, 'z> Look<'a, 'z> {
 
     /// NS of the zone, from the services below `ns.dns`: addresses only, since their names are made from the keys.
     fn ns(&mut self, range: Range<usize>, answer: &mut Answer<'z>) {
-        let (targets, place) = (self.round(), Place { section: Section::Answer, owner: Owner::Question });
+        let (targets, place) = (
+            self.round(),
+            Place {
+                section: Section::Answer,
+                owner: Owner::Question,
+            },
+        );
         for at in range {
             let service = self.gathered[at];
             if let Host::Name(host) = &service.host {
@@ -367,7 +420,9 @@ impl<'a, 'z> Look<'a, 'z> {
                 answer.reason = Some(Reason::NsHost(host.clone()));
                 return;
             }
-            let Some(target) = self.target(service, answer) else { continue };
+            let Some(target) = self.target(service, answer) else {
+                continue;
+            };
             if self.is_first(targets, answer.bytes(target)) {
                 self.pick(service, Rtype::NS, place, target, answer);
             }
@@ -380,7 +435,9 @@ impl<'a, 'z> Look<'a, 'z> {
     fn cname(&mut self, name: Name<'_>, labels: &[u8], range: Range<usize>, answer: &mut Answer<'z>) {
         let own_depth = label_count(labels);
         let services = &self.gathered[range];
-        let own = services.first().filter(|service| service.depth() == own_depth && !is_pattern(labels));
+        let own = services
+            .first()
+            .filter(|service| service.depth() == own_depth && !is_pattern(labels));
         let chosen = if own.is_some() {
             own.copied()
         } else {
@@ -389,12 +446,18 @@ impl<'a, 'z> Look<'a, 'z> {
                 Host::Name(target) => Name::from_wire(target).is_ok_and(|target| !target.is_within(name)),
                 _ => false,
             });
-            aliases.next().copied().filter(|first| aliases.all(|other| other.host == first.host))
+            aliases
+                .next()
+                .copied()
+                .filter(|first| aliases.all(|other| other.host == first.host))
         };
         if let Some(service) = chosen
             && let Host::Name(target) = &service.host
         {
-            let place = Place { section: Section::Answer, owner: Owner::Question };
+            let place = Place {
+                section: Section::Answer,
+                owner: Owner::Question,
+            };
             self.pick(service, Rtype::CNAME, place, Bytes::Zone(target), answer);
         }
     }
@@ -407,7 +470,10 @@ impl<'a, 'z> Look<'a, 'z> {
             && !is_pattern(labels)
             && let Host::Name(target) = &service.host
         {
-            let place = Place { section: Section::Answer, owner: Owner::Question };
+            let place = Place {
+                section: Section::Answer,
+                owner: Owner::Question,
+            };
             self.pick(service, Rtype::PTR, place, Bytes::Zone(target), answer);
         }
     }
@@ -423,13 +489,22 @@ impl<'a, 'z> Look<'a, 'z> {
         let section = Section::Additional;
         let Some(labels) = name.strip(self.tree.apex()) else {
             for (rtype, purpose) in [(Rtype::A, Purpose::Addresses), (Rtype::AAAA, Purpose::MoreAddresses)] {
-                answer.ask_again(Pending { section, at: answer.len(section), target: Bytes::Zone(target), rtype, purpose });
+                answer.ask_again(Pending {
+                    section,
+                    at: answer.len(section),
+                    target: Bytes::Zone(target),
+                    rtype,
+                    purpose,
+                });
             }
             return;
         };
         let mut folded = [0; 255];
         let labels = fold(labels, &mut folded);
-        let place = Place { section, owner: Owner::Name(Bytes::Zone(target)) };
+        let place = Place {
+            section,
+            owner: Owner::Name(Bytes::Zone(target)),
+        };
         let before = answer.mark(section);
         self.records(name, labels, Rtype::A, place, &mut Chain::new(), answer);
         self.skip_aliases = answer.mark(section) != before;
@@ -439,7 +514,10 @@ impl<'a, 'z> Look<'a, 'z> {
 
     /// The address of a service whose name was made from its key.
     fn made_address(&mut self, service: &'z Service, target: Bytes<'z>, round: u32, answer: &mut Answer<'z>) {
-        let place = Place { section: Section::Additional, owner: Owner::Name(target) };
+        let place = Place {
+            section: Section::Additional,
+            owner: Owner::Name(target),
+        };
         let mut name = ArrayVec::<u8, 255>::new();
         let _ = name.try_extend_from_slice(answer.bytes(target));
         self.address(service, round, Some(&name), place, answer);
@@ -471,24 +549,30 @@ impl<'a, 'z> Look<'a, 'z> {
     /// The weight to show: the share of the priority's sum, in hundredths, computed as CoreDNS does.
     fn share(&self, service: &Service) -> u16 {
         let sums = &self.scratch.sums;
-        let Ok(at) = sums.binary_search_by_key(&service.priority, |sum| sum.0) else { return 1 };
-        #[expect(clippy::cast_precision_loss, reason = "the rounding of 64-bit floats is part of the answer")]
+        let Ok(at) = sums.binary_search_by_key(&service.priority, |sum| sum.0) else {
+            return 1;
+        };
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "the rounding of 64-bit floats is part of the answer"
+        )]
         let share = (100.0 / sums[at].1 as f64 * service.weight() as f64).floor();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
         let share = share.clamp(1.0, 65_535.0) as u16;
         share
     }
 
-    fn pick(
-        &self,
-        service: &Service,
-        rtype: Rtype,
-        place: Place<'z>,
-        rdata: Bytes<'z>,
-        answer: &mut Answer<'z>,
-    ) {
+    fn pick(&self, service: &Service, rtype: Rtype, place: Place<'z>, rdata: Bytes<'z>, answer: &mut Answer<'z>) {
         let Place { section, owner } = place;
-        answer.pick(section, Pick { owner, rtype, ttl: service.ttl(self.now), rdata });
+        answer.pick(
+            section,
+            Pick {
+                owner,
+                rtype,
+                ttl: service.ttl(self.now),
+                rdata,
+            },
+        );
     }
 
     fn round(&mut self) -> u32 {
@@ -501,7 +585,9 @@ impl<'a, 'z> Look<'a, 'z> {
     }
 
     fn is_first_pair(&mut self, round: u32, left: &[u8], right: &[u8]) -> bool {
-        self.scratch.seen.insert((round, self.tree.hash_of(left), self.tree.hash_of(right)))
+        self.scratch
+            .seen
+            .insert((round, self.tree.hash_of(left), self.tree.hash_of(right)))
     }
 }
 

@@ -11,7 +11,9 @@ pub(crate) type Label = ArrayVec<u8, 63>;
 pub(crate) fn label(component: &[u8]) -> Option<Label> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'*');
     if component.iter().copied().all(plain) {
-        return (!component.is_empty()).then(|| Label::try_from(component).ok()).flatten();
+        return (!component.is_empty())
+            .then(|| Label::try_from(component).ok())
+            .flatten();
     }
     let label = single(component)?;
     let mut text = arrayvec::ArrayString::<256>::new();
@@ -51,7 +53,9 @@ impl Iterator for Unescaped<'_> {
                     return Some((!label.is_empty() && !dangling).then_some(label));
                 }
                 [b'\\', a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] => {
-                    let code = [a, b, c].iter().fold(0_u16, |code, digit| code * 10 + u16::from(**digit - b'0'));
+                    let code = [a, b, c]
+                        .iter()
+                        .fold(0_u16, |code, digit| code * 10 + u16::from(**digit - b'0'));
                     let Ok(byte) = u8::try_from(code) else {
                         self.0 = &[];
                         return Some(None);
@@ -92,7 +96,11 @@ mod tests {
 
     #[test]
     fn a_made_name_has_a_label_for_each_dot() {
-        let all = |component: &str| labels(component.as_bytes()).map(|l| l.map(|l| l.to_vec())).collect::<Vec<_>>();
+        let all = |component: &str| {
+            labels(component.as_bytes())
+                .map(|l| l.map(|l| l.to_vec()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(all("a.b"), [Some(b"a".to_vec()), Some(b"b".to_vec())]);
         assert_eq!(all("a\\.B"), [Some(b"a.B".to_vec())]);
         assert_eq!(all("a..b"), [Some(b"a".to_vec()), None, Some(b"b".to_vec())]);

@@ -25,7 +25,11 @@ pub(crate) struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { visits: VISITED_MAX, services: GATHERED_MAX, spent: false }
+        Self {
+            visits: VISITED_MAX,
+            services: GATHERED_MAX,
+            spent: false,
+        }
     }
 }
 
@@ -84,7 +88,10 @@ impl Path {
             starts.push(at as u8);
             at += 1 + usize::from(labels[at]);
         }
-        let mut path = Self { text: ArrayVec::new(), ends: ArrayVec::new() };
+        let mut path = Self {
+            text: ArrayVec::new(),
+            ends: ArrayVec::new(),
+        };
         for &start in starts.iter().rev() {
             let start = usize::from(start);
             if !path.ends.is_empty() {
@@ -115,7 +122,10 @@ impl Path {
 
     fn matches(&self, service: &Service) -> bool {
         let mut own = service.components();
-        self.components().all(|wanted| own.next().is_some_and(|component| is_any(wanted) || component == wanted))
+        self.components().all(|wanted| {
+            own.next()
+                .is_some_and(|component| is_any(wanted) || component == wanted)
+        })
     }
 }
 
@@ -148,12 +158,24 @@ pub(crate) fn gather<'z>(
     if is_pattern(labels) {
         return gather_pattern(tree, labels, want, budget, found);
     }
-    let Some(entry) = tree.entry(tree.hash_of(labels), labels) else { return Existence::Missing };
-    let mut tally = Tally { want, seen: false, good: false };
+    let Some(entry) = tree.entry(tree.hash_of(labels), labels) else {
+        return Existence::Missing;
+    };
+    let mut tally = Tally {
+        want,
+        seen: false,
+        good: false,
+    };
     match &entry.below {
         Below::One(service) => _ = tally.add(service, budget, found),
-        Below::Few(services) => _ = services.iter().try_for_each(|service| tally.add(service, budget, found)),
-        Below::Many => tree.keys().scan_below(Path::of(labels).key(), |service| tally.add(service, budget, found)),
+        Below::Few(services) => {
+            _ = services
+                .iter()
+                .try_for_each(|service| tally.add(service, budget, found))
+        }
+        Below::Many => tree
+            .keys()
+            .scan_below(Path::of(labels).key(), |service| tally.add(service, budget, found)),
     }
     tally.existence()
 }
@@ -167,16 +189,28 @@ fn gather_pattern<'z>(
 ) -> Existence {
     let path = Path::of(labels);
     let fixed = path.components().take_while(|component| !is_any(component)).count();
-    let above = if fixed == 0 { &[][..] } else { &path.text[..usize::from(path.ends[fixed - 1])] };
+    let above = if fixed == 0 {
+        &[][..]
+    } else {
+        &path.text[..usize::from(path.ends[fixed - 1])]
+    };
     // The fixed part is the right end of the labels.
     let skipped = (0..path.ends.len() - fixed).fold(0, |at, _| at + 1 + usize::from(labels[at]));
     let name = &labels[skipped..];
     if tree.entry(tree.hash_of(name), name).is_none() {
         return Existence::Missing;
     }
-    let mut tally = Tally { want, seen: false, good: false };
+    let mut tally = Tally {
+        want,
+        seen: false,
+        good: false,
+    };
     tree.keys().scan_below(above, |service| {
-        if path.matches(service) { tally.add(service, budget, found) } else { budget.visit() }
+        if path.matches(service) {
+            tally.add(service, budget, found)
+        } else {
+            budget.visit()
+        }
     });
     match tally.existence() {
         Existence::Missing => Existence::Exists,
@@ -260,8 +294,15 @@ mod tests {
         spec.split(' ')
             .map(|word| {
                 let (key, group) = word.split_once(':').unwrap_or((word, ""));
-                let extra = Extra { group: group.into(), ..Extra::default() };
-                Service { extra: Some(Box::new(extra)), bad: false, ..Service::unparsable(key.as_bytes()) }
+                let extra = Extra {
+                    group: group.into(),
+                    ..Extra::default()
+                };
+                Service {
+                    extra: Some(Box::new(extra)),
+                    bad: false,
+                    ..Service::unparsable(key.as_bytes())
+                }
             })
             .collect()
     }
@@ -272,7 +313,10 @@ mod tests {
             let services = grouped(spec);
             let mut kept: Vec<&Service> = services.iter().collect();
             keep_group(&mut kept, 0);
-            let keys: Vec<_> = kept.iter().map(|service| std::str::from_utf8(&service.key).unwrap()).collect();
+            let keys: Vec<_> = kept
+                .iter()
+                .map(|service| std::str::from_utf8(&service.key).unwrap())
+                .collect();
             assert_eq!(keys.join(" "), expected, "{spec}");
         };
         check("a:g1 b/sub:g1 c/sub:g2 d/sub", "a b/sub d/sub");

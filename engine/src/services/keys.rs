@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::service::Service;
 
 /// Most children of a node.
-pub const NODE_MAX: usize = 64;
+pub(super) const NODE_MAX: usize = 64;
 /// A node with fewer is joined with its neighbour.
 const NODE_MIN: usize = 16;
 
@@ -35,7 +35,10 @@ pub struct Keys {
 
 impl Default for Keys {
     fn default() -> Self {
-        Self { root: Arc::new(Node::Leaf(Vec::new())), len: 0 }
+        Self {
+            root: Arc::new(Node::Leaf(Vec::new())),
+            len: 0,
+        }
     }
 }
 
@@ -80,7 +83,9 @@ impl Node {
 
 /// Which child holds `key`, or would.
 fn child_for(children: &[Child], key: &[u8]) -> usize {
-    children.partition_point(|child| *child.first.key <= *key).saturating_sub(1)
+    children
+        .partition_point(|child| *child.first.key <= *key)
+        .saturating_sub(1)
 }
 
 impl Keys {
@@ -104,7 +109,10 @@ impl Keys {
             match &**node {
                 Node::Inner(children) => node = &children[child_for(children, key)].node,
                 Node::Leaf(services) => {
-                    return services.binary_search_by(|service| (*service.key).cmp(key)).ok().map(|at| &services[at]);
+                    return services
+                        .binary_search_by(|service| (*service.key).cmp(key))
+                        .ok()
+                        .map(|at| &services[at]);
                 }
             }
         }
@@ -155,7 +163,11 @@ impl Keys {
         from.extend_from_slice(prefix);
         from.push(b'/');
         self.scan(&from, |service| {
-            if service.key.starts_with(&from) { visit(service) } else { ControlFlow::Break(()) }
+            if service.key.starts_with(&from) {
+                visit(service)
+            } else {
+                ControlFlow::Break(())
+            }
         });
     }
 }
@@ -194,9 +206,10 @@ fn insert(node: &mut Node, service: Arc<Service>) -> (Option<Arc<Service>>, Opti
 
 fn remove(node: &mut Node, key: &[u8]) -> Option<Arc<Service>> {
     match node {
-        Node::Leaf(services) => {
-            services.binary_search_by(|other| (*other.key).cmp(key)).ok().map(|at| services.remove(at))
-        }
+        Node::Leaf(services) => services
+            .binary_search_by(|other| (*other.key).cmp(key))
+            .ok()
+            .map(|at| services.remove(at)),
         Node::Inner(children) => {
             let at = child_for(children, key);
             let old = remove(Arc::make_mut(&mut children[at].node), key);
@@ -213,7 +226,11 @@ fn remove(node: &mut Node, key: &[u8]) -> Option<Arc<Service>> {
 
 /// Joins a child that has become small with its neighbour, where both fit in one node.
 fn join(children: &mut Vec<Child>, at: usize) {
-    let left = if at + 1 < children.len() { at } else { at.saturating_sub(1) };
+    let left = if at + 1 < children.len() {
+        at
+    } else {
+        at.saturating_sub(1)
+    };
     let Some(right) = children.get(left + 1) else { return };
     if children[left].node.len() + right.node.len() <= NODE_MAX {
         let right = children.remove(left + 1);
@@ -233,7 +250,9 @@ fn scan<'z>(
         }
         Node::Inner(children) => {
             let at = child_for(children, from);
-            children[at..].iter().try_for_each(|child| scan(&child.node, from, visit))
+            children[at..]
+                .iter()
+                .try_for_each(|child| scan(&child.node, from, visit))
         }
     }
 }
@@ -266,7 +285,11 @@ mod tests {
             let key = format!("a{}/x{}", (state >> 40) % 300, (state >> 50) % 9);
             // First it grows, then it shrinks to nothing.
             if (state >> 33) % 3 == 0 || round > 12_000 {
-                let key = model.keys().nth((state >> 35) as usize % model.len().max(1)).cloned().unwrap_or(key);
+                let key = model
+                    .keys()
+                    .nth((state >> 35) as usize % model.len().max(1))
+                    .cloned()
+                    .unwrap_or(key);
                 assert_eq!(keys.remove(key.as_bytes()).is_some(), model.remove(&key).is_some());
             } else {
                 assert_eq!(keys.insert(service(&key)).is_some(), model.insert(key, ()).is_some());
@@ -293,7 +316,10 @@ mod tests {
         assert_eq!(below("web"), ["web", "web/x1", "web/x2/deep"]);
         assert_eq!(below("webs"), ["webs/x"]);
         assert_eq!(below("w"), Vec::<String>::new());
-        assert_eq!(below(""), ["we", "web", "web-2", "web/x1", "web/x2/deep", "web0", "webs/x"]);
+        assert_eq!(
+            below(""),
+            ["we", "web", "web-2", "web/x1", "web/x2/deep", "web0", "webs/x"]
+        );
     }
 
     #[test]

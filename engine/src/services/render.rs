@@ -24,7 +24,11 @@ impl Lone {
     /// The answer of one type, if it was rendered.
     #[inline]
     pub(crate) fn prepared(&self, rtype: Rtype) -> Option<&Prepared> {
-        if rtype == self.rtype { Some(&self.address) } else { self.srv.as_ref().filter(|_| rtype == Rtype::SRV) }
+        if rtype == self.rtype {
+            Some(&self.address)
+        } else {
+            self.srv.as_ref().filter(|_| rtype == Rtype::SRV)
+        }
     }
 }
 
@@ -60,7 +64,11 @@ fn prepared(tree: &ServiceTree, service: &Service, name: Name<'_>, rtype: Rtype)
             records.add(section, owner, pick.rtype, pick.ttl, answer.bytes(pick.rdata));
         }
     }
-    if answer.is_empty() { None } else { encode::prepare(&records) }
+    if answer.is_empty() {
+        None
+    } else {
+        encode::prepare(&records)
+    }
 }
 
 /// The SOA of a zone, with this serial.
@@ -76,5 +84,8 @@ pub(super) fn soa(apex: Name<'_>, serial: u32) -> Soa {
     let mut records = ToRender::new(apex);
     records.add(Section::Authority, apex, Rtype::SOA, SOA_TTL_SECS, &rdata);
     let negative = Template::of(&records);
-    Soa { rdata: rdata.into(), negative }
+    Soa {
+        rdata: rdata.into(),
+        negative,
+    }
 }

@@ -36,7 +36,10 @@ impl Lease {
     /// A lease of which nothing is known yet.
     #[must_use]
     pub fn new(min_secs: u32, max_secs: u32) -> Self {
-        Self { until: AtomicU64::new(UNKNOWN), bounds: (min_secs, max_secs) }
+        Self {
+            until: AtomicU64::new(UNKNOWN),
+            bounds: (min_secs, max_secs),
+        }
     }
 
     /// The lease runs out then.
@@ -119,13 +122,25 @@ impl Service {
     /// A key whose value does not parse.
     #[must_use]
     pub fn unparsable(key: &[u8]) -> Self {
-        Self { key: key.into(), host: Host::None, port: None, priority: 0, ttl_secs: 0, bad: true, extra: None }
+        Self {
+            key: key.into(),
+            host: Host::None,
+            port: None,
+            priority: 0,
+            ttl_secs: 0,
+            bad: true,
+            extra: None,
+        }
     }
 
     /// The TTL to announce, in seconds: the smaller of the value's and of what is left of the lease.
     #[must_use]
     pub fn ttl(&self, now: Instant) -> u32 {
-        let lease = self.extra.as_ref().and_then(|extra| extra.lease.as_ref()).and_then(|lease| lease.part(now));
+        let lease = self
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.lease.as_ref())
+            .and_then(|lease| lease.part(now));
         match (lease, self.ttl_secs) {
             (None, 0) => TTL_DEFAULT_SECS,
             (None, ttl) => ttl,
@@ -188,7 +203,11 @@ impl Service {
     /// Components of the key: the depth that grouping compares.
     #[must_use]
     pub fn depth(&self) -> usize {
-        if self.key.is_empty() { 0 } else { 1 + self.key.iter().filter(|&&byte| byte == b'/').count() }
+        if self.key.is_empty() {
+            0
+        } else {
+            1 + self.key.iter().filter(|&&byte| byte == b'/').count()
+        }
     }
 }
 
@@ -197,8 +216,16 @@ mod tests {
     use super::*;
 
     fn service(ttl_secs: u32, lease: Option<Lease>) -> Service {
-        let extra = Extra { lease: lease.map(Arc::new), ..Extra::default() };
-        Service { ttl_secs, bad: false, extra: Some(Box::new(extra)), ..Service::unparsable(b"web/x1") }
+        let extra = Extra {
+            lease: lease.map(Arc::new),
+            ..Extra::default()
+        };
+        Service {
+            ttl_secs,
+            bad: false,
+            extra: Some(Box::new(extra)),
+            ..Service::unparsable(b"web/x1")
+        }
     }
 
     #[test]

@@ -78,7 +78,16 @@ impl ServiceTree {
     pub fn unsynced(apex: Name<'_>, serial: u32, hash: NameHash) -> Self {
         let apex = apex.to_buf().folded();
         let soa = Arc::new(render::soa(apex.as_name(), serial));
-        Self { apex, hash, synced: false, serial, keys: Keys::default(), names: Trie::default(), bad: 0, soa }
+        Self {
+            apex,
+            hash,
+            synced: false,
+            serial,
+            keys: Keys::default(),
+            names: Trie::default(),
+            bad: 0,
+            soa,
+        }
     }
 
     /// The zone's name, in lower case.
@@ -168,7 +177,9 @@ impl Editor {
 
     /// Takes out the service at a key; tells whether there was one.
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        let Some(old) = self.tree.keys.remove(key) else { return false };
+        let Some(old) = self.tree.keys.remove(key) else {
+            return false;
+        };
         self.tree.bad -= usize::from(old.bad);
         self.refresh_path(key);
         true
@@ -190,7 +201,11 @@ impl Editor {
     pub fn finish(mut self, unix_secs: u64) -> ServiceTree {
         let wanted = (unix_secs & u64::from(u32::MAX)) as u32;
         let next = self.tree.serial.wrapping_add(1);
-        self.tree.serial = if wanted.wrapping_sub(next) < 1 << 31 { wanted } else { next };
+        self.tree.serial = if wanted.wrapping_sub(next) < 1 << 31 {
+            wanted
+        } else {
+            next
+        };
         self.tree.soa = Arc::new(render::soa(self.tree.apex.as_name(), self.tree.serial));
         self.tree
     }
@@ -201,8 +216,13 @@ impl Editor {
         self.refresh(b"", &name);
         let mut at = 0;
         while at < key.len() {
-            let end = key[at..].iter().position(|&byte| byte == b'/').map_or(key.len(), |len| at + len);
-            let Some(label) = component::label(&key[at..end]) else { return };
+            let end = key[at..]
+                .iter()
+                .position(|&byte| byte == b'/')
+                .map_or(key.len(), |len| at + len);
+            let Some(label) = component::label(&key[at..end]) else {
+                return;
+            };
             if 1 + label.len() + name.len() + self.tree.apex.as_bytes().len() > 255 {
                 return;
             }
@@ -217,7 +237,11 @@ impl Editor {
         let mut few = arrayvec::ArrayVec::<&Arc<Service>, { FEW_MAX + 1 }>::new();
         self.tree.keys.scan_below(prefix, |service| {
             few.push(service);
-            if few.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if few.is_full() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         let hash = self.tree.hash.of(name);
         let below = match &few[..] {
@@ -237,6 +261,13 @@ impl Editor {
             Below::One(service) => render::lone(&self.tree, service, name).map(Box::new),
             _ => None,
         };
-        self.tree.names.insert(hash, Arc::new(Entry { name: name.into(), below, lone }));
+        self.tree.names.insert(
+            hash,
+            Arc::new(Entry {
+                name: name.into(),
+                below,
+                lone,
+            }),
+        );
     }
 }

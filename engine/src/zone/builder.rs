@@ -27,7 +27,11 @@ impl RecordZoneBuilder {
     /// Starts from a zone without records.
     #[must_use]
     pub fn new(zone: RecordZone) -> Self {
-        Self { zone, staged: BTreeMap::new(), referrers: HashMap::new() }
+        Self {
+            zone,
+            staged: BTreeMap::new(),
+            referrers: HashMap::new(),
+        }
     }
 
     /// Gives a name these record sets in place of all it had; none takes the name away.
@@ -62,7 +66,11 @@ impl RecordZoneBuilder {
     fn replace(&mut self, labels: &[u8], sets: Vec<RrSet>) {
         let old = self.zone.node(labels);
         let (existed, children) = (old.is_some(), old.map_or(0, |node| node.children));
-        for target in old.into_iter().flat_map(Node::sets).flat_map(|set| link::targets(&self.zone, set)) {
+        for target in old
+            .into_iter()
+            .flat_map(Node::sets)
+            .flat_map(|set| link::targets(&self.zone, set))
+        {
             if let Some(owners) = self.referrers.get_mut(&target) {
                 owners.remove(labels);
             }
@@ -71,16 +79,25 @@ impl RecordZoneBuilder {
             self.referrers.entry(target).or_default().insert(labels.into());
         }
         let exists = !sets.is_empty() || children > 0;
-        let sets = sets.into_iter().map(|records| NodeSet { records, answer: None }).collect();
+        let sets = sets
+            .into_iter()
+            .map(|records| NodeSet { records, answer: None })
+            .collect();
         if exists {
-            self.put(Node { name: labels.into(), children, sets });
+            self.put(Node {
+                name: labels.into(),
+                children,
+                sets,
+            });
         } else {
             self.zone.names.remove(self.zone.hash_of(labels), labels);
             self.zone.barriers.remove(self.zone.hash_of(labels), labels);
         }
         if existed != exists {
-            self.zone.wildcards =
-                self.zone.wildcards.saturating_add_signed(isize::from(labels.starts_with(b"\x01*")) * sign(exists));
+            self.zone.wildcards = self
+                .zone
+                .wildcards
+                .saturating_add_signed(isize::from(labels.starts_with(b"\x01*")) * sign(exists));
             self.count_child(labels, exists);
         }
     }
@@ -91,7 +108,9 @@ impl RecordZoneBuilder {
         let above = &labels[1 + usize::from(len)..];
         let old = self.zone.node(above);
         let existed = old.is_some();
-        let children = old.map_or(0, |node| node.children).saturating_add_signed(if came { 1 } else { -1 });
+        let children = old
+            .map_or(0, |node| node.children)
+            .saturating_add_signed(if came { 1 } else { -1 });
         let sets: Vec<_> = old.into_iter().flat_map(Node::sets).cloned().collect();
         if children == 0 && sets.is_empty() && !above.is_empty() {
             self.zone.names.remove(self.zone.hash_of(above), above);
@@ -100,8 +119,16 @@ impl RecordZoneBuilder {
         }
         let answers = old.map(|node| node.sets.iter().map(|set| set.answer.clone()).collect::<Vec<_>>());
         let answers = answers.unwrap_or_default().into_iter().chain(std::iter::repeat(None));
-        let sets = sets.into_iter().zip(answers).map(|(records, answer)| NodeSet { records, answer }).collect();
-        self.put(Node { name: above.into(), children, sets });
+        let sets = sets
+            .into_iter()
+            .zip(answers)
+            .map(|(records, answer)| NodeSet { records, answer })
+            .collect();
+        self.put(Node {
+            name: above.into(),
+            children,
+            sets,
+        });
         if !existed {
             self.count_child(above, true);
         }
@@ -110,8 +137,15 @@ impl RecordZoneBuilder {
     /// Makes the answers of a name anew.
     fn render(&mut self, labels: &[u8]) {
         let Some(node) = self.zone.node(labels) else { return };
-        let sets = node.sets().map(|set| NodeSet { records: set.clone(), answer: link::answer(&self.zone, node, set) });
-        let node = Node { name: labels.into(), children: node.children, sets: sets.collect() };
+        let sets = node.sets().map(|set| NodeSet {
+            records: set.clone(),
+            answer: link::answer(&self.zone, node, set),
+        });
+        let node = Node {
+            name: labels.into(),
+            children: node.children,
+            sets: sets.collect(),
+        };
         self.put(node);
     }
 
@@ -161,9 +195,9 @@ impl Collector {
     pub fn into_sets(mut self) -> impl Iterator<Item = (NameBuf, Vec<RrSet>)> {
         self.order.into_iter().map(move |owner| {
             let sets = self.names.remove(&owner).unwrap_or_default();
-            let sets = sets.into_iter().map(|(rtype, records)| {
-                RrSet::new(rtype, records.iter().map(|(ttl, rdata)| (*ttl, &rdata[..])))
-            });
+            let sets = sets
+                .into_iter()
+                .map(|(rtype, records)| RrSet::new(rtype, records.iter().map(|(ttl, rdata)| (*ttl, &rdata[..]))));
             let sets = sets.collect();
             (owner, sets)
         })

@@ -5,7 +5,7 @@ const INLINE_MAX: usize = 38;
 
 /// Up to 255 bytes; short ones stand inline.
 #[derive(Clone, Debug)]
-pub enum Key {
+pub(crate) enum Key {
     /// The first `len` bytes count.
     Inline {
         /// How many.
@@ -21,7 +21,7 @@ impl Key {
     /// The bytes.
     #[must_use]
     #[inline]
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Self::Heap(bytes) => bytes,

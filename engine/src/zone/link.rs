@@ -32,8 +32,12 @@ pub(super) fn targets(zone: &RecordZone, set: &RrSet) -> Vec<Box<[u8]>> {
     if !has_targets(set.rtype) {
         return Vec::new();
     }
-    let names = set.iter().filter_map(|(_, rdata)| target(set.rtype, rdata).map(|name| name.to_buf().folded()));
-    names.filter_map(|name: NameBuf| name.as_name().strip(zone.apex()).map(Box::from)).collect()
+    let names = set
+        .iter()
+        .filter_map(|(_, rdata)| target(set.rtype, rdata).map(|name| name.to_buf().folded()));
+    names
+        .filter_map(|name: NameBuf| name.as_name().strip(zone.apex()).map(Box::from))
+        .collect()
 }
 
 /// The A and AAAA sets of the names inside the zone that a set points to, each name once.
@@ -43,8 +47,13 @@ pub(crate) fn addresses<'z>(zone: &'z RecordZone, set: &'z RrSet, mut each: impl
     }
     for (at, (_, rdata)) in set.iter().enumerate() {
         let Some(name) = target(set.rtype, rdata) else { continue };
-        let Some(labels) = name.strip(zone.apex()) else { continue };
-        let repeated = set.iter().take(at).any(|(_, other)| target(set.rtype, other) == Some(name));
+        let Some(labels) = name.strip(zone.apex()) else {
+            continue;
+        };
+        let repeated = set
+            .iter()
+            .take(at)
+            .any(|(_, other)| target(set.rtype, other) == Some(name));
         if repeated {
             continue;
         }
@@ -86,5 +95,8 @@ pub(super) fn authority(zone: &RecordZone) -> Authority {
         }
         Template::of(&records)
     };
-    Authority { soa: template(Rtype::SOA), ns: template(Rtype::NS) }
+    Authority {
+        soa: template(Rtype::SOA),
+        ns: template(Rtype::NS),
+    }
 }

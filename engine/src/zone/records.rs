@@ -43,13 +43,20 @@ impl Node {
     #[must_use]
     #[inline]
     pub fn set(&self, rtype: Rtype) -> Option<&RrSet> {
-        self.sets.iter().find(|set| set.records.rtype == rtype).map(|set| &set.records)
+        self.sets
+            .iter()
+            .find(|set| set.records.rtype == rtype)
+            .map(|set| &set.records)
     }
 
     /// The answer of one type as bytes.
     #[inline]
     pub(crate) fn prepared(&self, rtype: Rtype) -> Option<&Prepared> {
-        self.sets.iter().find(|set| set.records.rtype == rtype)?.answer.as_deref()
+        self.sets
+            .iter()
+            .find(|set| set.records.rtype == rtype)?
+            .answer
+            .as_deref()
     }
 
     /// There are records here.

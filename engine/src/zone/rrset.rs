@@ -24,7 +24,10 @@ impl RrSet {
             bytes.put_u16(len);
             bytes.put_slice(rdata);
         }
-        Self { rtype, records: bytes.freeze() }
+        Self {
+            rtype,
+            records: bytes.freeze(),
+        }
     }
 
     /// TTL in seconds and rdata of each record.

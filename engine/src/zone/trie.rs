@@ -51,7 +51,10 @@ struct Entry<T> {
 
 impl<T> Clone for Entry<T> {
     fn clone(&self) -> Self {
-        Self { hash: self.hash, value: Arc::clone(&self.value) }
+        Self {
+            hash: self.hash,
+            value: Arc::clone(&self.value),
+        }
     }
 }
 
@@ -80,13 +83,19 @@ pub struct Trie<T> {
 
 impl<T> Clone for Trie<T> {
     fn clone(&self) -> Self {
-        Self { root: self.root.clone(), len: self.len }
+        Self {
+            root: self.root.clone(),
+            len: self.len,
+        }
     }
 }
 
 impl<T> Default for Trie<T> {
     fn default() -> Self {
-        Self { root: Branch::Block(Arc::from([])), len: 0 }
+        Self {
+            root: Branch::Block(Arc::from([])),
+            len: 0,
+        }
     }
 }
 
@@ -144,7 +153,9 @@ impl<T: Keyed> Trie<T> {
     #[must_use]
     #[inline]
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<&Arc<T>> {
-        self.candidate(hash).filter(|value| value.key() == key).or_else(|| self.get_slow(hash, key))
+        self.candidate(hash)
+            .filter(|value| value.key() == key)
+            .or_else(|| self.get_slow(hash, key))
     }
 
     /// The first value with this hash: nearly always the right one, but its key has not been looked at.
@@ -173,7 +184,10 @@ impl<T: Keyed> Trie<T> {
     #[cold]
     fn get_slow(&self, hash: u64, key: &[u8]) -> Option<&Arc<T>> {
         let (block, _) = self.block(hash);
-        block.iter().find(|entry| entry.hash == hash && entry.value.key() == key).map(|entry| &entry.value)
+        block
+            .iter()
+            .find(|entry| entry.hash == hash && entry.value.key() == key)
+            .map(|entry| &entry.value)
     }
 
     /// Puts a value in the place of the one with its key, or beside the others.
@@ -229,7 +243,12 @@ fn insert<T: Keyed>(branch: &mut Branch<T>, depth: u32, new: Entry<T>) -> bool {
             }
             let at = from + found.unwrap_or(0);
             let rest = &block[at + usize::from(!is_new)..];
-            *block = block[..at].iter().cloned().chain([new]).chain(rest.iter().cloned()).collect();
+            *block = block[..at]
+                .iter()
+                .cloned()
+                .chain([new])
+                .chain(rest.iter().cloned())
+                .collect();
             if block.len() > BLOCK_MAX && depth < 64 / BITS {
                 *branch = split(block, depth);
             }
@@ -250,10 +269,18 @@ fn split<T>(block: &[Entry<T>], depth: u32) -> Branch<T> {
 fn remove<T: Keyed>(branch: &mut Branch<T>, depth: u32, hash: u64, key: &[u8]) -> bool {
     match branch {
         Branch::Block(block) => {
-            let Some(at) = block.iter().position(|entry| entry.hash == hash && entry.value.key() == key) else {
+            let Some(at) = block
+                .iter()
+                .position(|entry| entry.hash == hash && entry.value.key() == key)
+            else {
                 return false;
             };
-            *block = block.iter().enumerate().filter(|&(i, _)| i != at).map(|(_, entry)| entry.clone()).collect();
+            *block = block
+                .iter()
+                .enumerate()
+                .filter(|&(i, _)| i != at)
+                .map(|(_, entry)| entry.clone())
+                .collect();
             true
         }
         Branch::Fork(fork) => {
