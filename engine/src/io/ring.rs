@@ -69,6 +69,9 @@ fn disabled_by_sysctl() -> u8 {
         .unwrap_or(0)
 }
 
+/// Calls that may bring the last completions of a ring that closes.
+const CANCEL_ROUNDS_MAX: u32 = 64;
+
 /// A ring and the buffers registered with it. Belongs to the thread that made it.
 pub(super) struct Ring {
     // Remembers the registered descriptor of the ring, and so is kept instead of being made anew for each call.
@@ -197,10 +200,17 @@ pub(super) struct Pending {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        let Some(submitter) = self.submitter.take() else { return };
         // The kernel takes a closed ring apart in its own time. Until then it would hold the sockets, and datagrams
         // with them, so everything is ended here first.
-        let _ = submitter.register_sync_cancel(Some(CANCEL_PATIENCE), CancelBuilder::any());
+        let _ = self.submitter().register_sync_cancel(Some(CANCEL_PATIENCE), CancelBuilder::any());
+        // What was cancelled is let go only when this thread runs the kernel's deferred work.
+        for _ in 0..CANCEL_ROUNDS_MAX {
+            let idle = !self.pending().work;
+            if idle || self.enter(0, None).is_err() {
+                break;
+            }
+        }
+        let Some(submitter) = self.submitter.take() else { return };
         let _ = submitter.unregister_files();
         if submitter.unregister_buf_ring(BUFFERS).is_err() {
             // The kernel may still write to the buffers; better lost than freed.

@@ -118,6 +118,39 @@ pub(super) fn a_burst_is_served_later<P: Port>(open: Open<P>) {
     assert_eq!(receive(&client), b"query");
 }
 
+/// More at once than a port that shares its buffers among the sockets has buffers.
+pub(super) fn a_burst_on_many_sockets<P: Port>(open: Open<P>) {
+    const EACH: usize = 100;
+    let mut sockets = Vec::new();
+    let mut clients = Vec::new();
+    for listener in 0..16 {
+        let udp = bind_udp(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let tcp = bind_tcp(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        clients.push(client(udp.local_addr().unwrap().as_socket().unwrap()));
+        sockets.push(ListenerSockets {
+            listener: nodens_engine::io::ListenerId(listener),
+            udp: Some(udp),
+            tcp: Some(tcp),
+        });
+    }
+    let mut rig = Rig::with(open, sockets);
+    rig.settle();
+    for _ in 0..2 {
+        for number in 0..EACH {
+            for client in &clients {
+                client.send(&number.to_be_bytes()).unwrap();
+            }
+        }
+        rig.settle();
+        for client in &clients {
+            for number in 0..EACH {
+                assert_eq!(receive(client), number.to_be_bytes());
+            }
+        }
+    }
+    assert_eq!(rig.counters.read().receive_errors, 0);
+}
+
 pub(super) fn drops_are_counted<P: Port>(open: Open<P>) {
     let socket = bind_udp(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     socket.set_recv_buffer_size(4096).unwrap();

@@ -32,6 +32,7 @@ pub fn check<P: Port>(open: Open<P>) {
             datagrams::long_replies_leave_by_effect,
         ),
         ("a burst while busy is served later", datagrams::a_burst_is_served_later),
+        ("a burst on many sockets is served", datagrams::a_burst_on_many_sockets),
         ("what the kernel dropped is counted", datagrams::drops_are_counted),
         (
             "a reply leaves from the address asked",
