@@ -5,10 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails")]
 
 mod datagrams;
+mod descriptors;
 mod rig;
 mod streams;
 mod upstreams;
 mod waiting;
+
+pub use descriptors::accepting_survives_a_want_of_descriptors;
 
 use std::io;
 use std::sync::Arc;
