@@ -44,10 +44,6 @@ pub struct Service {
 
 /// What the `host` field turned out to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "short-lived: the consumer keeps what it needs in its own form"
-)]
 pub enum Host {
     /// Not given.
     #[default]
@@ -56,8 +52,8 @@ pub enum Host {
     V4(Ipv4Addr),
     /// Any other IPv6 address.
     V6(Ipv6Addr),
-    /// Anything else that can be a DNS name; letter case kept.
-    Name(NameBuf),
+    /// Anything else that can be a DNS name; letter case kept. Boxed, as most hosts are addresses.
+    Name(Box<NameBuf>),
     /// Neither an address nor encodable as a name: records that need it are left out. `text` still counts.
     Unencodable,
 }
@@ -102,7 +98,7 @@ impl Host {
         match text.parse() {
             Ok(IpAddr::V4(address)) => Self::V4(address),
             Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().map_or(Self::V6(address), Self::V4),
-            Err(_) => NameBuf::from_text(text).map_or(Self::Unencodable, Self::Name),
+            Err(_) => NameBuf::from_text(text).map_or(Self::Unencodable, |name| Self::Name(Box::new(name))),
         }
     }
 }
@@ -359,7 +355,7 @@ mod tests {
     #[test]
     fn what_counts_as_an_address() {
         let check = |text: &str, expected: Host| assert_eq!(Host::parse(text), expected, "{text}");
-        let name = |text: &str| Host::Name(NameBuf::from_text(text).unwrap());
+        let name = |text: &str| Host::Name(Box::new(NameBuf::from_text(text).unwrap()));
         check("", Host::None);
         check("192.0.2.1", Host::V4(Ipv4Addr::new(192, 0, 2, 1)));
         check("::ffff:192.0.2.4", Host::V4(Ipv4Addr::new(192, 0, 2, 4)));
@@ -377,7 +373,7 @@ mod tests {
         ] {
             check(text, name(text));
         }
-        check(".", Host::Name(NameBuf::root()));
+        check(".", Host::Name(Box::new(NameBuf::root())));
         check("a..b", Host::Unencodable);
         check(&"x".repeat(64), Host::Unencodable);
     }

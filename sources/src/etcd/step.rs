@@ -15,8 +15,8 @@ use super::service::Service;
 use super::{Entry, Event, LeaseId, keys};
 use crate::Change;
 
-/// Keys asked for in one page.
-pub const PAGE_KEYS: i64 = 1_000;
+/// Keys asked for in one page: few enough that a page does not show in the memory in use.
+pub const PAGE_KEYS: i64 = 500;
 
 /// What to ask etcd next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ async fn pages_are_loaded_then_changes_followed() {
     {
         let view = follower.view();
         let zone = &view.zones[0];
-        assert_eq!((zone.keys.len(), zone.pages), (2_501, 4));
+        assert_eq!((zone.keys.len(), zone.pages), (2_501, 6));
         let service: &Service = zone.keys["/skydns/example/cedar/0000"].value.as_ref().unwrap();
         assert_eq!(service.host, Host::V4([192, 0, 2, 1].into()));
         assert_eq!(follower.status.keys(), 2_501);
