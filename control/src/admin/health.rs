@@ -102,7 +102,7 @@ impl SelfCheck {
         })
     }
 
-    /// Asks until it is dropped.
+    /// Asks until it is dropped. `log` puts the plugin's name in front of its lines.
     pub async fn run(self, metrics: Arc<HealthMetrics>, log: Log) {
         let mut ticks = tokio::time::interval(CHECK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -122,14 +122,11 @@ impl SelfCheck {
         metrics.observe(elapsed);
         if let Err(error) = result.map_err(late).flatten() {
             metrics.failures.fetch_add(1, Ordering::Relaxed);
-            let line = format!(
-                "plugin/health: Local health request to \"{}\" failed: {error}",
-                self.url
-            );
+            let line = format!("Local health request to \"{}\" failed: {error}", self.url);
             log(Level::Warning, &line);
         } else if elapsed > CHECK_SLOW {
             let url = &self.url;
-            let line = format!("plugin/health: Local health request to \"{url}\" took more than 1s: {elapsed:?}");
+            let line = format!("Local health request to \"{url}\" took more than 1s: {elapsed:?}");
             log(Level::Warning, &line);
         }
     }
@@ -229,8 +226,7 @@ mod tests {
         runtime.block_on(check.check(Duration::from_secs(30), &metrics, &log));
         assert!(page(&metrics).contains("\ncoredns_health_request_failures_total 2\n"));
         let said = lines.lock().unwrap();
-        let start =
-            format!("Warning plugin/health: Local health request to \"http://127.0.0.1:{port}/health\" failed: ");
+        let start = format!("Warning Local health request to \"http://127.0.0.1:{port}/health\" failed: ");
         assert_eq!(said[0], format!("{start}no reply within 50ms"));
         assert!(
             said[1].starts_with(&start) && said[1].contains("refused"),

@@ -70,7 +70,7 @@ pub fn bind(address: &HttpAddress) -> Result<TcpListener, String> {
         .map_err(failed)?
         .collect();
     // `localhost` is both; scrapers that are told nothing else try 127.0.0.1.
-    let chosen = found.iter().find(|found| found.is_ipv4()).or(found.first());
+    let chosen = found.iter().find(|found| found.is_ipv4()).or_else(|| found.first());
     let chosen = chosen.ok_or_else(|| failed(io::Error::other("no such address")))?;
     listen(*chosen).map_err(failed)
 }

@@ -81,7 +81,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Over these sources.
+    /// Over these sources. `log` puts the plugin's name in front of its lines.
     pub fn new(sources: Vec<Reporter>, monitor: Monitor, log: Log) -> Self {
         Self {
             sources,
@@ -117,7 +117,7 @@ impl Readiness {
             return Ok(());
         }
         if changed {
-            (self.log)(Level::Info, &format!("plugin/ready: Plugins not ready: \"{names}\""));
+            (self.log)(Level::Info, &format!("Plugins not ready: \"{names}\""));
         }
         Err(names)
     }
@@ -185,8 +185,8 @@ mod tests {
         assert_eq!(
             *all.lines.lock().unwrap(),
             [
-                "Info plugin/ready: Plugins not ready: \"etcd,kubernetes\"",
-                "Info plugin/ready: Plugins not ready: \"etcd\"",
+                "Info Plugins not ready: \"etcd,kubernetes\"",
+                "Info Plugins not ready: \"etcd\"",
             ]
         );
     }

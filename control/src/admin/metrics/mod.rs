@@ -323,8 +323,10 @@ impl Metrics {
     }
 }
 
+type PortCounter = fn(CounterValues) -> u64;
+
 /// Sums over the workers' ports.
-const PORT_COUNTERS: [(&str, &str, fn(CounterValues) -> u64); 13] = [
+const PORT_COUNTERS: [(&str, &str, PortCounter); 13] = [
     (
         "nodens_port_waits_total",
         "Times a worker asked the kernel to wait.",

@@ -13,6 +13,9 @@ const PROTOCOLS: [&str; 2] = ["udp", "tcp"];
 const FAMILIES: [&str; 2] = ["1", "2"];
 const NS_PER_SEC: f64 = 1e9;
 
+/// The histogram of a protocol, by its place in [`PROTOCOLS`].
+type BySize = fn(&Series, usize) -> &Histogram<15>;
+
 /// Adds all of them.
 pub(super) fn show(metrics: &Metrics, page: &mut Page) {
     let mut groups: BTreeMap<&SeriesLabels, Vec<&Series>> = BTreeMap::new();
@@ -100,7 +103,7 @@ fn durations(groups: &[Group<'_>], page: &mut Page) {
 }
 
 fn sizes(groups: &[Group<'_>], page: &mut Page) {
-    let families: [(_, _, fn(&Series, usize) -> &Histogram<15>); 2] = [
+    let families: [(_, _, BySize); 2] = [
         (
             "coredns_dns_request_size_bytes",
             "Size of the queries.",
