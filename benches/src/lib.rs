@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use nodens_engine::io::{BATCH_MAX, DATAGRAM_ROOM, Datagram, ListenerId, Peer};
 use nodens_engine::plan::{LoadBalance, Plan, Source, Step, ZoneMap};
 use nodens_engine::responder::{Now, Responder};
@@ -102,7 +103,7 @@ impl World {
     }
 
     /// Answers a batch of queries; returns the bytes of all replies.
-    pub fn answer(&mut self, queries: &[Vec<u8>], rooms: &mut Rooms) -> usize {
+    pub fn answer(&mut self, queries: &Queries, from: usize, count: usize, rooms: &mut Rooms) -> usize {
         let clock = Clock {
             now: Instant(1),
             unix_secs: 1_700_000_000,
@@ -113,30 +114,60 @@ impl World {
             data: &self.data,
         };
         let peer = &rooms.peer;
-        let mut batch = arrayvec_of(queries, &mut rooms.bytes, peer);
+        let mut batch = batch(queries.slice(from, count), &mut rooms.bytes, peer);
         self.responder.datagrams(&now, &mut batch);
         batch.iter().map(|datagram| datagram.reply_len).sum()
     }
 }
 
-fn arrayvec_of<'p>(
-    queries: &'p [Vec<u8>],
+fn batch<'p>(
+    queries: impl Iterator<Item = &'p [u8]>,
     rooms: &'p mut [[u8; DATAGRAM_ROOM]],
     peer: &'p Peer,
-) -> arrayvec::ArrayVec<Datagram<'p>, BATCH_MAX> {
-    queries
-        .iter()
-        .zip(rooms)
-        .map(|(query, reply)| Datagram {
-            query,
-            cut: false,
-            reply,
-            reply_len: 0,
-            peer,
-            listener: ListenerId(0),
-            local: None,
+) -> ArrayVec<Datagram<'p>, BATCH_MAX> {
+    let datagram = |(query, reply): (&'p [u8], &'p mut [u8; DATAGRAM_ROOM])| Datagram {
+        query,
+        cut: false,
+        reply,
+        reply_len: 0,
+        peer,
+        listener: ListenerId(0),
+        local: None,
+    };
+    queries.zip(rooms).map(datagram).collect()
+}
+
+/// Queries side by side, as a port's buffers hold them.
+#[derive(Debug, Default)]
+pub struct Queries {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Queries {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// There is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    fn push(&mut self, query: &[u8]) {
+        self.bytes.extend_from_slice(query);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn slice(&self, from: usize, count: usize) -> impl Iterator<Item = &[u8]> {
+        (from..from + count).map(|i| {
+            let start = if i == 0 { 0 } else { self.ends[i - 1] };
+            &self.bytes[start..self.ends[i]]
         })
-        .collect()
+    }
 }
 
 /// Room for the replies of a batch.
@@ -176,7 +207,7 @@ pub enum Kind {
 
 /// So many questions for random names among `services`.
 #[must_use]
-pub fn queries(kind: Kind, services: u32, count: usize) -> Vec<Vec<u8>> {
+pub fn queries(kind: Kind, services: u32, count: usize) -> Queries {
     let mut state = 88_172_645_463_325_252_u64;
     let next = move || {
         state ^= state << 13;
@@ -184,21 +215,20 @@ pub fn queries(kind: Kind, services: u32, count: usize) -> Vec<Vec<u8>> {
         state ^= state << 17;
         state
     };
-    let numbers = std::iter::repeat_with(next).take(count);
-    numbers
-        .map(|number| {
-            let i = u32::try_from(number % u64::from(services)).unwrap_or_default();
-            let (name, rtype) = match kind {
-                Kind::A => (format!("svc-{i}.{ZONE}"), Rtype::A),
-                Kind::Srv => (format!("Svc-{i}.{ZONE}"), Rtype::SRV),
-                Kind::NxDomain => (format!("nosvc-{i}.{ZONE}"), Rtype::A),
-            };
-            query(&name, rtype)
-        })
-        .collect()
+    let mut queries = Queries::default();
+    for number in std::iter::repeat_with(next).take(count) {
+        let i = u32::try_from(number % u64::from(services)).unwrap_or_default();
+        let (name, rtype) = match kind {
+            Kind::A => (format!("svc-{i}.{ZONE}"), Rtype::A),
+            Kind::Srv => (format!("Svc-{i}.{ZONE}"), Rtype::SRV),
+            Kind::NxDomain => (format!("nosvc-{i}.{ZONE}"), Rtype::A),
+        };
+        queries.push(&query(&name, rtype));
+    }
+    queries
 }
 
-/// A query as dig sends it, with an OPT.
+/// A plain query, RD set.
 #[must_use]
 pub fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     let name = NameBuf::from_text(name).expect("a name");

@@ -117,7 +117,7 @@ pub(crate) struct Answer<'z> {
     /// The data is authoritative.
     pub(crate) aa: bool,
     /// Answer and additional records ready to copy; the sections hold none of these then.
-    pub(crate) rendered: Option<&'z Prepared>,
+    pub(crate) rendered: Option<Prepared<'z>>,
     /// AUTHORITY ready to copy, behind the picks of that section.
     pub(crate) authority: Option<Tail<'z>>,
     /// Records to be written, by section.

@@ -5,7 +5,9 @@
 //! zone, since its pointers are moved to where the zone's name stands in the question.
 
 use nodens_wire::rdata::{self, Field};
-use nodens_wire::{Builder, Compressor, Flags, Full, Name, Owner as Whose, Query, Rclass, Rcode, Rtype, Section, edns};
+use nodens_wire::{
+    Builder, Compressor, Flags, Full, HEADER_LEN, Name, Owner as Whose, Query, Rclass, Rcode, Rtype, Section, edns,
+};
 
 use crate::answer::{Answer, Owner, Pick, Tail};
 
@@ -55,8 +57,16 @@ pub(crate) fn write(
     room: &mut [u8],
     names: &mut Compressor,
 ) -> Written {
+    let flags = query
+        .flags
+        .reply()
+        .with_aa(answer.aa)
+        .with_rcode(answer.rcode)
+        .with_tc(cut);
+    if let Some(written) = copy(query, answer, flags, opt, limit, room) {
+        return written;
+    }
     let mut out = Builder::new(room, limit, names);
-    let flags = query.flags.reply().with_aa(answer.aa).with_rcode(answer.rcode);
     out.header(query.id, flags);
     let opt_len = opt.map_or(0, ReplyOpt::len);
     let mut left_out = 0;
@@ -81,6 +91,95 @@ pub(crate) fn write(
     }
 }
 
+/// A reply that is only copied: header and question, what was prepared, a plain OPT. `None` where there is more to it,
+/// or not enough room.
+#[inline]
+fn copy(
+    query: &Query<'_>,
+    answer: &Answer<'_>,
+    flags: Flags,
+    opt: Option<&ReplyOpt>,
+    limit: usize,
+    room: &mut [u8],
+) -> Option<Written> {
+    if !answer.sections.iter().all(Vec::is_empty) || opt.is_some_and(|opt| !opt.options.is_empty()) {
+        return None;
+    }
+    let none: &[u8] = &[];
+    let prepared = answer.rendered.unwrap_or(Prepared {
+        answer: none,
+        additional: none,
+        shape: Shape::default(),
+    });
+    let template = answer.authority.map(|tail| tail.template);
+    let question = query.question();
+    let tail = template.map_or(none, |template| &template.bytes);
+    let opt = opt.map(|opt| opt_record(opt, answer.rcode));
+    let opt = opt.as_ref().map_or(none, |opt| &opt[..]);
+    let parts = [question, prepared.answer, tail, prepared.additional, opt];
+    let len = parts.iter().fold(HEADER_LEN, |len, part| len + part.len());
+    let (head, mut rest) = room
+        .get_mut(..limit.min(room.len()))?
+        .get_mut(..len)?
+        .split_first_chunk_mut()?;
+    let counts = [
+        1,
+        prepared.shape.answer_count,
+        template.map_or(0, |template| template.count),
+        prepared.shape.additional_count + u16::from(!opt.is_empty()),
+    ];
+    *head = header(query.id, flags, counts);
+    for part in parts {
+        let (place, behind) = rest.split_at_mut(part.len());
+        place.copy_from_slice(part);
+        rest = behind;
+    }
+    if let Some(Tail { template, apex_at }) = answer.authority {
+        let at = HEADER_LEN + question.len() + prepared.answer.len();
+        template.move_to(
+            apex_at,
+            at - usize::from(template.begin),
+            &mut room[at..at + tail.len()],
+        );
+    }
+    let plain = usize::from(prepared.shape.answer_plain) + usize::from(prepared.shape.additional_plain);
+    let plain_len = HEADER_LEN + question.len() + plain + template.map_or(0, |template| template.plain_len.into());
+    Some(Written {
+        len,
+        plain_len,
+        flags: flags.0,
+        whole: true,
+    })
+}
+
+fn header(id: u16, flags: Flags, counts: [u16; 4]) -> [u8; HEADER_LEN] {
+    let [questions, answers, authorities, additionals] = counts.map(u16::to_be_bytes);
+    let (id, flags) = (id.to_be_bytes(), flags.0.to_be_bytes());
+    let mut head = [0; HEADER_LEN];
+    head.copy_from_slice([id, flags, questions, answers, authorities, additionals].as_flattened());
+    head
+}
+
+/// An OPT without options (RFC 6891 §6.1.2).
+fn opt_record(opt: &ReplyOpt, rcode: Rcode) -> [u8; edns::OPT_LEN] {
+    let [rtype_high, rtype_low] = Rtype::OPT.0.to_be_bytes();
+    let [size_high, size_low] = opt.udp_size.to_be_bytes();
+    let dnssec_ok = u8::from(opt.dnssec_ok) << 7;
+    [
+        0,
+        rtype_high,
+        rtype_low,
+        size_high,
+        size_low,
+        rcode.extended(),
+        edns::VERSION,
+        dnssec_ok,
+        0,
+        0,
+        0,
+    ]
+}
+
 /// The reply to what could not be read as a query: a header, the question where there was one, an OPT for an OPT.
 pub(crate) fn short(id: u16, flags: Flags, question: &[u8], opt: Option<u16>, room: &mut [u8]) -> usize {
     let mut names = Compressor::new();
@@ -97,17 +196,12 @@ pub(crate) fn short(id: u16, flags: Flags, question: &[u8], opt: Option<u16>, ro
 /// Writes the three sections; adds up what was left out, and tells whether something needed was lost (TC).
 fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) -> bool {
     let [answers, authority, additional] = &answer.sections;
-    if let Some(prepared) = answer.rendered
+    if let Some(Prepared { answer, shape, .. }) = answer.rendered
         && out
-            .records_raw(
-                Section::Answer,
-                prepared.answer_count,
-                prepared.answer(),
-                prepared.answer_plain(),
-            )
+            .records_raw(Section::Answer, shape.answer_count, answer, shape.answer_plain.into())
             .is_err()
     {
-        *left_out += prepared.plain_len();
+        *left_out += usize::from(shape.answer_plain) + usize::from(shape.additional_plain);
         return true;
     }
     // As many records as fit: a client without TCP lives on what a cut answer holds.
@@ -129,19 +223,17 @@ fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) ->
     if lost && needed {
         return true;
     }
-    if let Some(prepared) = answer.rendered
-        && !lost
-        && prepared.additional_count > 0
-        && out
-            .records_raw(
-                Section::Additional,
-                prepared.additional_count,
-                prepared.additional(),
-                prepared.additional_plain(),
-            )
-            .is_err()
+    if let Some(Prepared { additional, shape, .. }) = answer.rendered
+        && shape.additional_count > 0
     {
-        *left_out += prepared.additional_plain();
+        let plain = usize::from(shape.additional_plain);
+        if lost
+            || out
+                .records_raw(Section::Additional, shape.additional_count, additional, plain)
+                .is_err()
+        {
+            *left_out += plain;
+        }
     }
     whole_sets(out, Section::Additional, answer, additional, left_out);
     false
@@ -205,27 +297,21 @@ fn plain(answer: &Answer<'_>, pick: &Pick<'_>) -> usize {
     owner + 10 + answer.bytes(pick.rdata).len()
 }
 
-/// Longest template that is moved to its place on the stack.
+/// Longest template; a zone with more is answered record by record.
 const TEMPLATE_LEN_MAX: usize = 1024;
 
 fn tail(out: &mut Builder<'_>, tail: Tail<'_>) -> Result<(), Full> {
     let Tail { template, apex_at } = tail;
-    let mut moved = [0; TEMPLATE_LEN_MAX];
-    let moved = &mut moved[..template.bytes.len()];
-    moved.copy_from_slice(&template.bytes);
-    let behind = out.len() - template.begin as usize;
-    for pointer in &template.pointers {
-        // Into the question, or back into the template itself.
-        let by = if pointer.target < template.begin {
-            apex_at
-        } else {
-            behind
-        };
-        let at = usize::from(pointer.at);
-        let moved_to = 0xC000 | (pointer.target + by as u16);
-        moved[at..at + 2].copy_from_slice(&moved_to.to_be_bytes());
-    }
-    out.records_raw(Section::Authority, template.count, moved, template.plain_len.into())
+    let behind = out.len() - usize::from(template.begin);
+    out.records_patched(
+        Section::Authority,
+        template.count,
+        &template.bytes,
+        template.plain_len.into(),
+        |copy| {
+            template.move_to(apex_at, behind, copy);
+        },
+    )
 }
 
 /// AUTHORITY records of a zone as bytes, for any question in it.
@@ -246,6 +332,19 @@ struct Pointer {
 }
 
 impl Template {
+    /// Puts the pointers of a copy right, whose zone's name stands `apex_at` bytes and which itself stands `behind`
+    /// bytes further on than where it was made.
+    #[inline]
+    fn move_to(&self, apex_at: usize, behind: usize, copy: &mut [u8]) {
+        for pointer in &self.pointers {
+            // Into the question, or back into the template itself.
+            let by = if pointer.target < self.begin { apex_at } else { behind };
+            let at = usize::from(pointer.at);
+            let target = 0xC000 | (pointer.target + by as u16);
+            copy[at..at + 2].copy_from_slice(&target.to_be_bytes());
+        }
+    }
+
     /// The records of a question for the zone's own name. `None` where they do not fit.
     pub(crate) fn of(records: &ToRender<'_>) -> Option<Self> {
         let mut room = [0; 12 + 259 + TEMPLATE_LEN_MAX];
@@ -348,48 +447,82 @@ impl<'a> ToRender<'a> {
 }
 
 /// Answer and additional records as bytes, for a question for their owner.
-#[derive(Clone, Debug)]
-pub(crate) struct Prepared {
-    bytes: Box<[u8]>,
-    answer_len: u16,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prepared<'z> {
+    answer: &'z [u8],
+    additional: &'z [u8],
+    shape: Shape,
+}
+
+/// How many records prepared bytes are, and how long they would be with no name compressed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shape {
     answer_count: u16,
     additional_count: u16,
     answer_plain: u16,
     additional_plain: u16,
 }
 
-impl Prepared {
-    fn answer(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.answer_len)]
-    }
-
-    fn additional(&self) -> &[u8] {
-        &self.bytes[usize::from(self.answer_len)..]
-    }
-
-    fn answer_plain(&self) -> usize {
-        self.answer_plain.into()
-    }
-
-    fn additional_plain(&self) -> usize {
-        self.additional_plain.into()
-    }
-
-    fn plain_len(&self) -> usize {
-        self.answer_plain() + self.additional_plain()
-    }
-
+impl Prepared<'_> {
     /// No section has two records, so there is no order that could be changed.
     pub(crate) fn is_single(&self) -> bool {
-        self.answer_count <= 1 && self.additional_count <= 1
+        self.shape.answer_count <= 1 && self.shape.additional_count <= 1
+    }
+}
+
+/// Some prepared answers of one owner, side by side in one allocation.
+#[derive(Debug)]
+pub(crate) struct PreparedBuf<const N: usize> {
+    bytes: Box<[u8]>,
+    /// Where each answer's records, and then its additional ones, end.
+    ends: [(u16, u16); N],
+    shapes: [Shape; N],
+}
+
+impl<const N: usize> PreparedBuf<N> {
+    /// The bytes of each of the answers; one that does not fit into [`PREPARED_LEN_MAX`] is empty.
+    pub(crate) fn of(answers: [Option<&ToRender<'_>>; N]) -> Self {
+        let mut all = Vec::new();
+        let mut out = Self {
+            bytes: Box::default(),
+            ends: [(0, 0); N],
+            shapes: [Shape::default(); N],
+        };
+        for (i, records) in answers.into_iter().enumerate() {
+            let start = all.len() as u16;
+            let made = records.and_then(|records| prepare(records, &mut all));
+            let (answer_end, shape) = made.unwrap_or((start, Shape::default()));
+            out.ends[i] = (answer_end, all.len() as u16);
+            out.shapes[i] = shape;
+        }
+        out.bytes = all.into();
+        out
+    }
+
+    /// One of the answers, if there is one.
+    #[inline]
+    pub(crate) fn get(&self, i: usize) -> Option<Prepared<'_>> {
+        let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
+        let (middle, end) = self.ends[i];
+        (middle > start).then(|| Prepared {
+            answer: &self.bytes[usize::from(start)..usize::from(middle)],
+            additional: &self.bytes[usize::from(middle)..usize::from(end)],
+            shape: self.shapes[i],
+        })
+    }
+
+    /// Has the first bytes brought into the cache.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        std::hint::black_box(self.bytes.first().copied());
     }
 }
 
 /// Longest answer that is kept as bytes; a longer one is put together when it is asked for.
 const PREPARED_LEN_MAX: usize = 1024;
 
-/// Makes the bytes of an answer. `None` where there are too many of them.
-pub(crate) fn prepare(records: &ToRender<'_>) -> Option<Prepared> {
+/// Appends the bytes of an answer; returns where its answer records end.
+fn prepare(records: &ToRender<'_>, all: &mut Vec<u8>) -> Option<(u16, Shape)> {
     let mut room = [0; 12 + 259 + PREPARED_LEN_MAX];
     let mut names = Compressor::new();
     let mut out = Builder::new(&mut room, usize::MAX, &mut names);
@@ -399,14 +532,27 @@ pub(crate) fn prepare(records: &ToRender<'_>) -> Option<Prepared> {
     let (middle, answer_plain) = (out.len(), out.plain_len() - plain);
     records.write(&mut out, Section::Additional)?;
     let (end, additional_plain) = (out.len(), out.plain_len() - plain - answer_plain);
-    let counts = (out.records(Section::Answer), out.records(Section::Additional));
+    let (answer_count, additional_count) = (out.records(Section::Answer), out.records(Section::Additional));
     out.finish();
-    Some(Prepared {
-        bytes: room.get(begin..end)?.into(),
-        answer_len: u16::try_from(middle - begin).ok()?,
-        answer_count: counts.0,
-        additional_count: counts.1,
-        answer_plain: u16::try_from(answer_plain).ok()?,
-        additional_plain: u16::try_from(additional_plain).ok()?,
-    })
+    // AUTHORITY will stand between the two: no name of the latter may point into it.
+    let additional = room.get(middle..end)?;
+    if pointers(additional)?
+        .iter()
+        .any(|pointer| usize::from(pointer.target) >= middle)
+    {
+        return None;
+    }
+    let answer_end = u16::try_from(all.len() + middle - begin).ok()?;
+    u16::try_from(all.len() + end - begin).ok()?;
+    all.extend_from_slice(room.get(begin..end)?);
+    let (answer_plain, additional_plain) = (u16::try_from(answer_plain).ok()?, u16::try_from(additional_plain).ok()?);
+    Some((
+        answer_end,
+        Shape {
+            answer_count,
+            additional_count,
+            answer_plain,
+            additional_plain,
+        },
+    ))
 }

@@ -18,12 +18,13 @@ pub(crate) enum Outcome {
     NotThere,
 }
 
-/// Answers a question for a name of the zone, of which `apex_at` bytes stand in front of the zone's.
+/// Answers a question for a name of the zone, of which `apex_at` bytes stand in front of the zone's; `node` is what
+/// the zone has at it.
 pub(crate) fn respond<'z>(
     zone: &'z RecordZone,
     asked: &Asked<'_>,
     apex_at: usize,
-    hash: u64,
+    node: Option<&'z Node>,
     shuffles: bool,
     answer: &mut Answer<'z>,
 ) -> Outcome {
@@ -33,7 +34,7 @@ pub(crate) fn respond<'z>(
         return Outcome::Answered;
     }
     answer.aa = true;
-    let found = zone.lookup(hash, &asked.folded[..apex_at], asked.rtype);
+    let found = zone.found(node, &asked.folded[..apex_at], asked.rtype);
     if let Found::Exact(node) = found
         && asked.may_copy
         && let Some(prepared) = node.prepared(asked.rtype)
@@ -115,7 +116,7 @@ impl<'z> Chain<'z> {
             let Some(labels) = self.name.as_name().strip(self.zone.apex()) else {
                 return self.ask_again(name, answer);
             };
-            target = match self.zone.lookup(self.zone.hash_of(labels), labels, self.rtype) {
+            target = match self.zone.lookup(labels, self.rtype) {
                 Found::Exact(node) | Found::Wildcard(node) => self.records(node, answer),
                 Found::Dname { node, labels_at } => self.redirect(node, labels_at, answer),
                 Found::Cut { node, labels_at } => return self.refer(node, labels_at, answer),

@@ -25,14 +25,15 @@ use crate::answer::{Answer, Memory, Reason};
 use crate::encode::{self, ReplyOpt, Written};
 use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId, UpstreamDatagram};
 use crate::log::{Classes, LogEntry, LogQueue};
-use crate::plan::{Asked, Client, Plan, Walk, route};
+use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
+use crate::services::Entry;
 use crate::services::answer::Scratch;
 use crate::snapshot::{Config, Data, Route};
 use crate::stats::{Observed, WorkerStats};
 use crate::stream::{IDLE, REPLIES_LEN_MAX, Streams, split_frame};
 use crate::time::{Clock, Instant};
-use crate::zone::Zone;
-use crate::zone::trie::NameHash;
+use crate::zone::trie::{self, NameHash};
+use crate::zone::{Node, Zone};
 
 /// The UDP size that our OPT offers, in bytes: what passes everywhere without fragments.
 pub const UDP_SIZE: u16 = 1232;
@@ -76,13 +77,56 @@ struct Work {
 }
 
 /// A query of a batch, after the first pass.
-enum Prepared<'p> {
-    Query(Query<'p>, Option<Route>, Probe),
+enum First<'p, 'z> {
+    Query(Query<'p>, Option<Route>, Option<Probe<'z>>),
     Refused(Refusal),
 }
 
-/// The hash of so many bytes of the name, for the zone that will most likely answer.
-type Probe = Option<(usize, u64)>;
+/// Reads the cache lines that the answers of a batch will need, one level at a time: each level waits for memory, and
+/// the queries of the batch wait for it together (bench `respond/etcd`).
+fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
+    let mut spots = ArrayVec::<(Spot<'z>, &mut Probe<'z>), BATCH_MAX>::new();
+    for first in seen {
+        let First::Query(_, _, Some(probe)) = first else {
+            continue;
+        };
+        match data.zone(probe.zone) {
+            Some(Zone::Services(tree)) => spots.push((Spot::Services(tree.touch(probe.hash)), probe)),
+            Some(Zone::Records(zone)) => spots.push((Spot::Records(zone.touch(probe.hash)), probe)),
+            None => {}
+        }
+    }
+    let mut found = ArrayVec::<Held<'z>, BATCH_MAX>::new();
+    for (spot, probe) in spots {
+        probe.held = match spot {
+            Spot::Services(spot) => spot
+                .candidate(probe.hash)
+                .map_or(Held::Nothing, |entry| Held::Entry(entry)),
+            Spot::Records(spot) => spot
+                .candidate(probe.hash)
+                .map_or(Held::Nothing, |node| Held::Node(node)),
+        };
+        match probe.held {
+            Held::Entry(entry) => entry.touch(),
+            Held::Node(node) => node.touch(),
+            Held::Unknown | Held::Nothing => continue,
+        }
+        found.push(probe.held);
+    }
+    for held in found {
+        match held {
+            Held::Entry(entry) => entry.touch_answers(),
+            Held::Node(node) => node.touch_sets(),
+            Held::Unknown | Held::Nothing => {}
+        }
+    }
+}
+
+/// Where a name would stand in a zone of either kind.
+enum Spot<'z> {
+    Services(trie::Spot<'z, Entry>),
+    Records(trie::Spot<'z, Node>),
+}
 
 /// Who asked.
 #[derive(Clone, Copy)]
@@ -117,19 +161,13 @@ impl Responder {
     /// Answers a batch of up to [`BATCH_MAX`] datagrams, each in its room.
     pub fn datagrams(&mut self, now: &Now<'_>, batch: &mut [Datagram<'_>]) {
         let mut folded = std::mem::take(&mut self.folded);
-        let mut prepared = ArrayVec::<Prepared<'_>, BATCH_MAX>::new();
+        let mut seen = ArrayVec::<First<'_, '_>, BATCH_MAX>::new();
         for (datagram, row) in batch.iter().zip(&mut folded) {
-            prepared.push(self.prepare(now, datagram.listener, datagram.query, row));
+            seen.push(self.first(now, datagram.listener, datagram.query, row));
         }
-        // The first look at each slot waits for memory; a batch of them waits once.
-        for (prepared, (datagram, row)) in prepared.iter().zip(batch.iter().zip(&folded)) {
-            if let Prepared::Query(query, Some(route), Some((len, hash))) = prepared {
-                let _ = (datagram, len);
-                touch(now, *route, &row[..query.qname.len()], *hash);
-            }
-        }
+        bring(now.data, &mut seen);
         let mut answer = Answer::new(std::mem::take(&mut self.memory));
-        for (prepared, (datagram, row)) in prepared.iter().zip(batch.iter_mut().zip(&folded)) {
+        for (first, (datagram, row)) in seen.iter().zip(batch.iter_mut().zip(&folded)) {
             let Datagram {
                 query: bytes,
                 reply,
@@ -144,9 +182,9 @@ impl Responder {
                 local: *local,
                 is_stream: false,
             };
-            datagram.reply_len = match prepared {
-                Prepared::Refused(refusal) => refuse(bytes, *refusal, reply),
-                Prepared::Query(query, route, probe) => {
+            datagram.reply_len = match first {
+                First::Refused(refusal) => refuse(bytes, *refusal, reply),
+                First::Query(query, route, probe) => {
                     let limit = query.opt.as_ref().map_or(512, |opt| usize::from(opt.udp_size_usable()));
                     let folded = &row[..query.qname.len()];
                     let question = Asking {
@@ -167,10 +205,16 @@ impl Responder {
 
     /// The first pass over a query: what it is, whose it is, and where its name would stand.
     #[inline]
-    fn prepare<'p>(&self, now: &Now<'_>, listener: ListenerId, packet: &'p [u8], row: &mut [u8; 256]) -> Prepared<'p> {
+    fn first<'p>(
+        &self,
+        now: &Now<'_>,
+        listener: ListenerId,
+        packet: &'p [u8],
+        row: &mut [u8; 256],
+    ) -> First<'p, 'static> {
         let query = match Query::parse(packet) {
             Ok(query) => query,
-            Err(refusal) => return Prepared::Refused(refusal),
+            Err(refusal) => return First::Refused(refusal),
         };
         let name = &mut row[..query.qname.len()];
         label::fold_into(query.qname.as_bytes(), name);
@@ -179,22 +223,22 @@ impl Responder {
             .listeners
             .get(usize::from(listener.0))
             .and_then(|l| route(l, name, query.rtype));
-        let probe = route
-            .and_then(|route| now.config.plans[route.plan as usize].first_zone(name))
-            .map(|(len, zone)| {
-                let hash = self.hash.of(&name[..len]);
-                match now.data.zone(zone) {
-                    Some(Zone::Services(tree)) => tree.touch(hash),
-                    Some(Zone::Records(zone)) => zone.touch(hash),
-                    None => {}
-                }
-                (len, hash)
-            });
-        Prepared::Query(query, route, probe)
+        let probe = route.and_then(|route| now.config.plans[route.plan as usize].first_zone(name));
+        let probe = probe.map(|probe| Probe {
+            hash: self.hash.of(&name[..probe.len]),
+            ..probe
+        });
+        First::Query(query, route, probe)
     }
 
     /// Answers one query into `room`; returns the bytes of the reply, 0 where it left by an effect.
-    fn respond<'z>(&mut self, now: &Now<'z>, asking: &Asking<'_>, room: &mut [u8], answer: &mut Answer<'z>) -> usize {
+    fn respond<'z>(
+        &mut self,
+        now: &Now<'z>,
+        asking: &Asking<'_, 'z>,
+        room: &mut [u8],
+        answer: &mut Answer<'z>,
+    ) -> usize {
         let Asking {
             query, origin, limit, ..
         } = *asking;
@@ -234,7 +278,7 @@ impl Responder {
     fn answer_into<'z>(
         &mut self,
         now: &Now<'z>,
-        asking: &Asking<'_>,
+        asking: &Asking<'_, 'z>,
         room: &mut [u8],
         answer: &mut Answer<'z>,
     ) -> Written {
@@ -251,7 +295,7 @@ impl Responder {
     }
 
     /// Finds the answer: refusals in their order, then the plan.
-    fn decide<'z>(&mut self, now: &Now<'z>, asking: &Asking<'_>, may_copy: bool, answer: &mut Answer<'z>) {
+    fn decide<'z>(&mut self, now: &Now<'z>, asking: &Asking<'_, 'z>, may_copy: bool, answer: &mut Answer<'z>) {
         let Asking {
             query,
             folded,
@@ -294,7 +338,7 @@ impl Responder {
         walk.answer(plan, asked, probe, 0, answer);
     }
 
-    fn write(&mut self, asking: &Asking<'_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
+    fn write(&mut self, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
         let opt = asking.query.opt.as_ref().map(|opt| reply_opt(opt, asking, answer));
         // Over a stream there is room for all that was gathered; TC would only bring the client back.
         let cut = answer.limited && !asking.origin.is_stream;
@@ -310,7 +354,7 @@ impl Responder {
     }
 
     /// Counts and logs one query and its reply.
-    fn observe(&mut self, now: &Now<'_>, asking: &Asking<'_>, answer: &mut Answer<'_>, written: &Written) {
+    fn observe(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
         let Asking {
             query, route, origin, ..
         } = *asking;
@@ -353,7 +397,14 @@ impl Responder {
     }
 
     #[cold]
-    fn log(&mut self, plan: &Plan, _now: &Now<'_>, asking: &Asking<'_>, answer: &mut Answer<'_>, written: &Written) {
+    fn log(
+        &mut self,
+        plan: &Plan,
+        _now: &Now<'_>,
+        asking: &Asking<'_, '_>,
+        answer: &mut Answer<'_>,
+        written: &Written,
+    ) {
         let Some(log) = &self.log else { return };
         let Asking {
             query, folded, origin, ..
@@ -510,9 +561,9 @@ impl Responder {
     ) {
         let mut row = [0; 256];
         let mut room = self.take_message();
-        let len = match self.prepare(now, origin.listener, message, &mut row) {
-            Prepared::Refused(refusal) => refuse(message, refusal, &mut room),
-            Prepared::Query(query, route, probe) => {
+        let len = match self.first(now, origin.listener, message, &mut row) {
+            First::Refused(refusal) => refuse(message, refusal, &mut room),
+            First::Query(query, route, probe) => {
                 let folded = &row[..query.qname.len()];
                 let asking = Asking {
                     query: &query,
@@ -574,32 +625,19 @@ impl Responder {
 
 /// One query on its way to an answer.
 #[derive(Clone, Copy)]
-struct Asking<'a> {
+struct Asking<'a, 'z> {
     query: &'a Query<'a>,
     /// Its name in lower case.
     folded: &'a [u8],
     route: Option<Route>,
-    probe: Probe,
+    probe: Option<Probe<'z>>,
     origin: Origin<'a>,
     /// Most bytes that the client takes.
     limit: usize,
 }
 
-/// The second look, at what the first one found.
-#[inline]
-fn touch(now: &Now<'_>, route: Route, folded: &[u8], hash: u64) {
-    let Some((_, zone)) = now.config.plans[route.plan as usize].first_zone(folded) else {
-        return;
-    };
-    match now.data.zone(zone) {
-        Some(Zone::Services(tree)) => tree.touch_entry(hash),
-        Some(Zone::Records(zone)) => zone.touch_node(hash),
-        None => {}
-    }
-}
-
 /// Our OPT: never a copy of the client's (RFC 6891 §6.2.3, RFC 7828, RFC 8914).
-fn reply_opt(theirs: &nodens_wire::Opt<'_>, asking: &Asking<'_>, answer: &Answer<'_>) -> ReplyOpt {
+fn reply_opt(theirs: &nodens_wire::Opt<'_>, asking: &Asking<'_, '_>, answer: &Answer<'_>) -> ReplyOpt {
     let mut opt = ReplyOpt {
         udp_size: UDP_SIZE,
         dnssec_ok: theirs.dnssec_ok,

@@ -6,19 +6,19 @@ use crate::services::answer::{Outcome, respond};
 use crate::zone::Zone;
 
 pub(super) fn enter<'z>(source: &Source, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
-    let Some((at, zone)) = source.zones.find(visit.asked.folded) else {
+    let Some((at, zone)) = visit.zone(source) else {
         return Flow::Next;
     };
-    let Some(Zone::Services(tree)) = visit.data.zone(*zone) else {
+    let Some(Zone::Services(tree)) = visit.data.zone(zone) else {
         return Flow::Next;
     };
     let labels = &visit.asked.folded[..at];
-    let hash = visit.hash(at, || tree.hash_of(labels));
+    let entry = visit.entry(tree, labels);
     match respond(
         tree,
         &visit.asked,
         labels,
-        hash,
+        entry,
         visit.clock.now,
         visit.services,
         answer,

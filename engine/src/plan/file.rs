@@ -9,8 +9,8 @@ use crate::zone::Zone;
 
 /// `is_last`: a name outside the zones has nowhere else to go.
 pub(super) fn enter<'z>(source: &Source, is_last: bool, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
-    let found = source.zones.find(visit.asked.folded);
-    let Some((at, Zone::Records(zone))) = found.and_then(|(at, id)| Some((at, visit.data.zone(*id)?))) else {
+    let found = visit.zone(source);
+    let Some((at, Zone::Records(zone))) = found.and_then(|(at, id)| Some((at, visit.data.zone(id)?))) else {
         if !is_last {
             return Flow::Next;
         }
@@ -23,8 +23,8 @@ pub(super) fn enter<'z>(source: &Source, is_last: bool, visit: &mut Visit<'_, 'z
         answer.rcode = Rcode::REFUSED;
         return Flow::Answered;
     }
-    let hash = visit.hash(at, || zone.hash_of(&visit.asked.folded[..at]));
-    match respond(zone, &visit.asked, at, hash, visit.shuffles, answer) {
+    let node = visit.node(zone, &visit.asked.folded[..at]);
+    match respond(zone, &visit.asked, at, node, visit.shuffles, answer) {
         Outcome::NotThere if source.falls_through(visit.asked.folded) => {
             answer.clear();
             Flow::Next

@@ -17,8 +17,7 @@ pub(super) fn enter<'z>(hosts: &Hosts, visit: &mut Visit<'_, 'z>, answer: &mut A
         return Flow::Next;
     }
     let labels = &asked.folded[..asked.folded.len() - 1];
-    let hash = visit.hash(labels.len(), || zone.hash_of(labels));
-    let own = zone.node_at(hash, labels);
+    let own = visit.node(zone, labels);
     if asked.rtype == Rtype::PTR {
         return match own.filter(|node| node.set(Rtype::PTR).is_some()) {
             Some(node) => found(node, visit, answer),

@@ -55,7 +55,7 @@ fn rank(rtype: Rtype) -> u8 {
 }
 
 pub(super) fn leave(balance: &LoadBalance, random: &mut ChaCha8Rng, from: [usize; 3], answer: &mut Answer<'_>) {
-    if answer.rcode != Rcode::NOERROR {
+    if answer.rcode != Rcode::NOERROR || answer.rendered.is_some() {
         return;
     }
     let Answer { sections, made, .. } = answer;

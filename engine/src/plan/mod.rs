@@ -21,7 +21,9 @@ mod zones;
 use nodens_wire::{Name, Rtype};
 
 use crate::log::LogRule;
+use crate::services::Entry;
 use crate::snapshot::ZoneId;
+use crate::zone::Node;
 
 pub use loadbalance::{Cidr, LoadBalance};
 pub(crate) use walk::{Client, Visit, Walk, route};
@@ -80,12 +82,24 @@ impl Plan {
         self.steps.is_empty() && !self.metrics && !self.errors && self.log.is_empty()
     }
 
-    /// The zone that a folded name would be looked up in first, and the bytes of the name in front of it.
+    /// Where a folded name will be looked up first.
     #[inline]
-    pub(crate) fn first_zone(&self, name: &[u8]) -> Option<(usize, ZoneId)> {
-        self.steps.iter().find_map(|step| match step {
-            Step::Hosts(hosts) => Some((name.len() - 1, hosts.data)),
-            Step::File(source) | Step::Etcd(source) => source.zones.find(name).map(|(at, zone)| (at, *zone)),
+    pub(crate) fn first_zone(&self, name: &[u8]) -> Option<Probe<'static>> {
+        self.steps.iter().zip(0..).find_map(|(step, at)| match step {
+            Step::Hosts(hosts) => Some(Probe {
+                step: at,
+                len: name.len() - 1,
+                zone: hosts.data,
+                hash: 0,
+                held: Held::Unknown,
+            }),
+            Step::File(source) | Step::Etcd(source) => source.zones.find(name).map(|(len, &zone)| Probe {
+                step: at,
+                len,
+                zone,
+                hash: 0,
+                held: Held::Unknown,
+            }),
             Step::LoadBalance(_) | Step::Whoami => None,
         })
     }
@@ -164,6 +178,35 @@ pub(crate) struct Asked<'a> {
     pub(crate) rtype: Rtype,
     /// Prepared bytes may be used: they point into the client's question.
     pub(crate) may_copy: bool,
+}
+
+/// Where the first step that may know a name looks for it, and what stands there: found in the first pass over a batch,
+/// used in the second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probe<'z> {
+    /// Index of the step.
+    pub(crate) step: u16,
+    /// Bytes of the name in front of the zone's.
+    pub(crate) len: usize,
+    /// The zone.
+    pub(crate) zone: ZoneId,
+    /// The hash of the name's first `len` bytes.
+    pub(crate) hash: u64,
+    /// What has that hash.
+    pub(crate) held: Held<'z>,
+}
+
+/// What has the hash of a name. Its own name has not been compared yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Held<'z> {
+    /// Nobody has looked.
+    Unknown,
+    /// Nothing: the name is not there.
+    Nothing,
+    /// A name of a service tree.
+    Entry(&'z Entry),
+    /// A name of a record zone.
+    Node(&'z Node),
 }
 
 /// What a step did. Nothing else decides where a question goes.

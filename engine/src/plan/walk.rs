@@ -5,13 +5,15 @@ use std::net::IpAddr;
 use nodens_wire::{Name, NameBuf, Opcode, Rcode, Rtype};
 use rand::rngs::ChaCha8Rng;
 
-use super::{Asked, Flow, Plan, Step, etcd, file, hosts, loadbalance, whoami};
+use super::{Asked, Flow, Held, Plan, Probe, Source, Step, etcd, file, hosts, loadbalance, whoami};
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::io::Peer;
 use crate::responder::Now;
 use crate::services::answer::Scratch;
-use crate::snapshot::{Data, Listener, Route};
+use crate::services::{Entry, ServiceTree};
+use crate::snapshot::{Data, Listener, Route, ZoneId};
 use crate::time::Clock;
+use crate::zone::{Node, RecordZone};
 
 /// How often one query goes through a plan again for aliases.
 const ALIASES_MAX: u8 = 8;
@@ -45,16 +47,46 @@ pub(crate) struct Visit<'a, 'z> {
     pub(crate) services: &'a mut Scratch,
     /// Records may change places on the way up.
     pub(crate) shuffles: bool,
-    /// The hash of so many bytes of the name, when it has been computed already.
-    probe: Option<(usize, u64)>,
+    /// What the first pass found for this step.
+    probe: Option<Probe<'z>>,
 }
 
-impl Visit<'_, '_> {
+impl<'z> Visit<'_, 'z> {
+    /// The zone of this step that holds the name, and how many bytes of it stand in front of the zone's.
+    #[inline]
+    pub(super) fn zone(&self, source: &Source) -> Option<(usize, ZoneId)> {
+        match self.probe {
+            Some(probe) => Some((probe.len, probe.zone)),
+            None => source.zones.find(self.asked.folded).map(|(at, zone)| (at, *zone)),
+        }
+    }
+
+    /// The hash of the name's first `len` bytes.
     #[inline]
     pub(super) fn hash(&self, len: usize, make: impl FnOnce() -> u64) -> u64 {
         match self.probe {
-            Some((known, hash)) if known == len => hash,
+            Some(probe) if probe.len == len => probe.hash,
             _ => make(),
+        }
+    }
+
+    /// The entry of the name in a service tree.
+    #[inline]
+    pub(super) fn entry(&self, tree: &'z ServiceTree, labels: &[u8]) -> Option<&'z Entry> {
+        match self.probe.map(|probe| probe.held) {
+            Some(Held::Nothing) => None,
+            Some(Held::Entry(entry)) if entry.is(labels) => Some(entry),
+            _ => tree.entry(self.hash(labels.len(), || tree.hash_of(labels)), labels),
+        }
+    }
+
+    /// The node of the name in a record zone.
+    #[inline]
+    pub(super) fn node(&self, zone: &'z RecordZone, labels: &[u8]) -> Option<&'z Node> {
+        match self.probe.map(|probe| probe.held) {
+            Some(Held::Nothing) => None,
+            Some(Held::Node(node)) if node.labels() == labels => Some(node),
+            _ => zone.node_at(self.hash(labels.len(), || zone.hash_of(labels)), labels),
         }
     }
 }
@@ -110,7 +142,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         &mut self,
         plan: &'z Plan,
         asked: Asked<'_>,
-        probe: Option<(usize, u64)>,
+        probe: Option<Probe<'z>>,
         depth: u8,
         answer: &mut Answer<'z>,
     ) {
@@ -127,13 +159,7 @@ impl<'a, 'z> Walk<'a, 'z> {
     }
 
     /// Enters steps until one answers; tells how many were passed on the way.
-    fn down(
-        &mut self,
-        plan: &'z Plan,
-        asked: Asked<'_>,
-        probe: Option<(usize, u64)>,
-        answer: &mut Answer<'z>,
-    ) -> usize {
+    fn down(&mut self, plan: &'z Plan, asked: Asked<'_>, probe: Option<Probe<'z>>, answer: &mut Answer<'z>) -> usize {
         let mut visit = Visit {
             asked,
             client: &self.client,
@@ -141,9 +167,10 @@ impl<'a, 'z> Walk<'a, 'z> {
             data: self.now.data,
             services: self.services,
             shuffles: plan.shuffles(),
-            probe,
+            probe: None,
         };
         for (at, step) in plan.steps.iter().enumerate() {
+            visit.probe = probe.filter(|probe| usize::from(probe.step) == at);
             let is_last = at + 1 == plan.steps.len();
             let flow = match step {
                 Step::LoadBalance(_) => Flow::Next,

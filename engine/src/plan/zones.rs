@@ -1,9 +1,15 @@
 //! Which of some zones a name lies in: the longest, on label borders.
+//!
+//! Most blocks serve a handful of zones, and comparing a name with each costs less than hashing it; past
+//! [`COMPARED_MAX`] zones a table takes over.
 
 use hashbrown::HashTable;
 use nodens_wire::NameBuf;
 
 use crate::zone::trie::NameHash;
+
+/// Most zones that are compared one by one.
+const COMPARED_MAX: usize = 8;
 
 /// Zones by name, each with a value of its own.
 #[derive(Debug)]
@@ -60,20 +66,43 @@ impl<T> ZoneMap<T> {
     #[inline]
     pub fn find_from(&self, name: &[u8], from: usize) -> Option<(usize, &T)> {
         let mut at = from;
+        if let [(zone, value)] = &self.zones[..] {
+            // Nearly every block serves one zone: only the suffix of its length can be it.
+            let start = name.len().checked_sub(zone.as_bytes().len())?;
+            while at < start {
+                at += 1 + usize::from(name[at]);
+            }
+            return (at == start && name[at..] == *zone.as_bytes()).then_some((at, value));
+        }
         loop {
             let rest = name.get(at..)?;
             let len = rest.len();
-            if len < 256 && self.lengths[len / 64] >> (len % 64) & 1 == 1 {
-                let hash = self.hash.of(rest);
-                if let Some(&found) = self.at.find(hash, |&at| self.zones[at as usize].0.as_bytes() == rest) {
-                    return Some((at, &self.zones[found as usize].1));
-                }
+            if len < 256
+                && self.lengths[len / 64] >> (len % 64) & 1 == 1
+                && let Some(value) = self.get(rest)
+            {
+                return Some((at, value));
             }
             match rest.first() {
                 None | Some(0) => return None,
                 Some(&len) => at += 1 + usize::from(len),
             }
         }
+    }
+
+    /// The value of exactly this zone.
+    #[inline]
+    fn get(&self, zone: &[u8]) -> Option<&T> {
+        if self.zones.len() <= COMPARED_MAX {
+            return self
+                .zones
+                .iter()
+                .find(|(own, _)| own.as_bytes() == zone)
+                .map(|(_, value)| value);
+        }
+        let hash = self.hash.of(zone);
+        let at = self.at.find(hash, |&at| self.zones[at as usize].0.as_bytes() == zone)?;
+        Some(&self.zones[*at as usize].1)
     }
 
     /// Whether a zone holds the name.
@@ -108,6 +137,22 @@ mod tests {
         check("xcedar.example.", Some((7, "example.")));
         check("test.", None);
         check(".", None);
+    }
+
+    #[test]
+    fn many_zones_are_found_as_few_are() {
+        let mut map = ZoneMap::new(NameHash::new(3));
+        for i in 0..100 {
+            map.entry(&NameBuf::from_text(&format!("z{i}.example.")).unwrap(), || i);
+        }
+        for i in 0..100 {
+            let name = NameBuf::from_text(&format!("www.z{i}.example.")).unwrap();
+            assert_eq!(map.find(name.as_bytes()), Some((4, &i)));
+        }
+        assert_eq!(
+            map.find(NameBuf::from_text("www.z100.example.").unwrap().as_bytes()),
+            None
+        );
     }
 
     #[test]

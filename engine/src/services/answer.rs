@@ -9,7 +9,7 @@ use nodens_wire::{Name, Rcode, Rtype, Section, label};
 use super::component;
 use super::gather::{Budget, Existence, Path, Want, gather, is_pattern, keep_group};
 use super::service::{Host, Service};
-use super::tree::ServiceTree;
+use super::tree::{Entry, ServiceTree};
 use crate::answer::{Answer, Bytes, Owner, Pending, Pick, Purpose, Reason, Tail};
 use crate::plan::{Asked, StepName};
 use crate::time::Instant;
@@ -35,13 +35,13 @@ pub(crate) struct Scratch {
     sums: Vec<(u16, i64)>,
 }
 
-/// Answers a question for a name of the zone. `labels` are the name's, folded and relative to the apex, and `hash`
-/// is theirs.
+/// Answers a question for a name of the zone. `labels` are the name's, folded and relative to the apex, and `entry`
+/// is what the tree has at them.
 pub(crate) fn respond<'z>(
     tree: &'z ServiceTree,
     asked: &Asked<'_>,
     labels: &[u8],
-    hash: u64,
+    entry: Option<&'z Entry>,
     now: Instant,
     scratch: &mut Scratch,
     answer: &mut Answer<'z>,
@@ -56,13 +56,23 @@ pub(crate) fn respond<'z>(
         fail(tree, Reason::Unsynced(StepName::Etcd), answer);
         return Outcome::Answered;
     }
-    if asked.may_copy
-        && !is_pattern(labels)
-        && let Some(entry) = tree.entry(hash, labels)
-        && let Some(prepared) = entry.lone.as_ref().and_then(|lone| lone.prepared(asked.rtype))
-    {
-        answer.rendered = Some(prepared);
-        return Outcome::Answered;
+    if !is_pattern(labels) {
+        let Some(entry) = entry else {
+            if labels.is_empty() && asked.rtype == Rtype::NS {
+                // Without name servers of its own the zone exists all the same (RFC 8020).
+                negative(tree, asked, 0, answer);
+                return Outcome::Answered;
+            }
+            answer.rcode = Rcode::NXDOMAIN;
+            negative(tree, asked, labels.len(), answer);
+            return Outcome::NameError;
+        };
+        if asked.may_copy
+            && let Some(prepared) = entry.lone.as_ref().and_then(|lone| lone.prepared(asked.rtype))
+        {
+            answer.rendered = Some(prepared);
+            return Outcome::Answered;
+        }
     }
     let mut gathered = std::mem::take(&mut answer.gathered);
     let mut look = Look::new(tree, now, scratch, &mut gathered);

@@ -15,4 +15,5 @@ mod tree;
 pub use gather::{GATHERED_MAX, VISITED_MAX};
 pub use keys::Keys;
 pub use service::{Extra, Host, Lease, PRIORITY_DEFAULT, Service, TTL_DEFAULT_SECS};
+pub(crate) use tree::Entry;
 pub use tree::{Editor, FEW_MAX, ServiceTree};

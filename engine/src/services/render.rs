@@ -5,30 +5,36 @@ use nodens_wire::{Name, Rtype, Section};
 use super::answer;
 use super::service::{Host, Service};
 use super::tree::{ServiceTree, Soa};
-use crate::answer::{Answer, Memory};
-use crate::encode::{self, Prepared, Template, ToRender};
+use crate::answer::{Answer, Memory, Owner};
+use crate::encode::{Prepared, PreparedBuf, Template, ToRender};
 use crate::zone::absolute::absolute;
 
 /// TTL of the SOA, which is also how long a negative answer may be kept, in seconds.
 pub(crate) const SOA_TTL_SECS: u32 = 30;
 
-/// The answers of a name with one service.
+/// The answers of a name with one service: its address, and its SRV.
 #[derive(Debug)]
 pub(crate) struct Lone {
     rtype: Rtype,
-    address: Prepared,
-    srv: Option<Prepared>,
+    answers: PreparedBuf<2>,
 }
 
 impl Lone {
     /// The answer of one type, if it was rendered.
     #[inline]
-    pub(crate) fn prepared(&self, rtype: Rtype) -> Option<&Prepared> {
+    pub(crate) fn prepared(&self, rtype: Rtype) -> Option<Prepared<'_>> {
         if rtype == self.rtype {
-            Some(&self.address)
+            self.answers.get(0)
+        } else if rtype == Rtype::SRV {
+            self.answers.get(1)
         } else {
-            self.srv.as_ref().filter(|_| rtype == Rtype::SRV)
+            None
         }
+    }
+
+    #[inline]
+    pub(super) fn touch(&self) {
+        self.answers.touch();
     }
 }
 
@@ -44,31 +50,30 @@ pub(super) fn lone(tree: &ServiceTree, service: &Service, labels: &[u8]) -> Opti
         Host::Name(_) | Host::None => return None,
     };
     let name = absolute(labels, tree.apex())?;
+    let picked = [rtype, Rtype::SRV].map(|rtype| {
+        let mut answer = Answer::new(Memory::default());
+        answer::pick_lone(tree, service, rtype, &mut answer);
+        answer
+    });
+    let [address, srv] = picked.each_ref().map(|answer| to_render(answer, name.as_name()));
     Some(Lone {
         rtype,
-        address: prepared(tree, service, name.as_name(), rtype)?,
-        srv: prepared(tree, service, name.as_name(), Rtype::SRV),
+        answers: PreparedBuf::of([address.as_ref(), srv.as_ref()]),
     })
 }
 
-fn prepared(tree: &ServiceTree, service: &Service, name: Name<'_>, rtype: Rtype) -> Option<Prepared> {
-    let mut answer = Answer::new(Memory::default());
-    answer::pick_lone(tree, service, rtype, &mut answer);
+fn to_render<'a>(answer: &'a Answer<'a>, name: Name<'a>) -> Option<ToRender<'a>> {
     let mut records = ToRender::new(name);
-    for (section, picks) in [Section::Answer, Section::Additional].map(|s| (s, &answer.sections[s as usize])) {
-        for pick in picks {
+    for section in [Section::Answer, Section::Additional] {
+        for pick in &answer.sections[section as usize] {
             let owner = match pick.owner {
-                crate::answer::Owner::Question => name,
-                crate::answer::Owner::Name(bytes) => Name::from_wire(answer.bytes(bytes)).ok()?,
+                Owner::Question => name,
+                Owner::Name(bytes) => Name::from_wire(answer.bytes(bytes)).ok()?,
             };
             records.add(section, owner, pick.rtype, pick.ttl, answer.bytes(pick.rdata));
         }
     }
-    if answer.is_empty() {
-        None
-    } else {
-        encode::prepare(&records)
-    }
+    (!answer.is_empty()).then_some(records)
 }
 
 /// The SOA of a zone, with this serial.

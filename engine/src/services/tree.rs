@@ -21,18 +21,43 @@ use super::render::{self, Lone};
 use super::service::Service;
 use crate::encode::Template;
 use crate::zone::key::Key;
-use crate::zone::trie::{Keyed, NameHash, Trie};
+use crate::zone::trie::{Keyed, NameHash, Spot, Trie};
 
 /// Services that an entry holds itself; a name with more is answered from the range of its keys.
 pub const FEW_MAX: usize = 8;
 
 /// A name that exists.
+///
+/// The fields that every answer reads come first: they share the cache line of the reference counts.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Entry {
+    /// The answers of a name with one service that needs no look-up and no clock.
+    pub(crate) lone: Option<Lone>,
     name: Key,
     pub(crate) below: Below,
-    /// The answers of a name with one service that needs no look-up and no clock.
-    pub(crate) lone: Option<Box<Lone>>,
+}
+
+impl Entry {
+    /// Whether it is the entry of this name.
+    #[inline]
+    pub(crate) fn is(&self, labels: &[u8]) -> bool {
+        self.name.as_bytes() == labels
+    }
+
+    /// Has what comes first brought into the cache.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        std::hint::black_box(self.lone.is_some());
+    }
+
+    /// Has the rendered bytes brought into the cache.
+    #[inline]
+    pub(crate) fn touch_answers(&self) {
+        if let Some(lone) = &self.lone {
+            lone.touch();
+        }
+    }
 }
 
 impl Keyed for Entry {
@@ -139,16 +164,8 @@ impl ServiceTree {
 
     /// See [`Trie::touch`].
     #[inline]
-    pub(crate) fn touch(&self, hash: u64) {
-        self.names.touch(hash);
-    }
-
-    /// The entry that a name of this hash would have, so that its cache lines are on their way.
-    #[inline]
-    pub(crate) fn touch_entry(&self, hash: u64) {
-        if let Some(entry) = self.names.candidate(hash) {
-            std::hint::black_box(entry.lone.is_some());
-        }
+    pub(crate) fn touch(&self, hash: u64) -> Spot<'_, Entry> {
+        self.names.touch(hash)
     }
 
     /// Begins a change. The tree itself stays as it is.
@@ -258,7 +275,7 @@ impl Editor {
             }
         };
         let lone = match &below {
-            Below::One(service) => render::lone(&self.tree, service, name).map(Box::new),
+            Below::One(service) => render::lone(&self.tree, service, name),
             _ => None,
         };
         self.tree.names.insert(

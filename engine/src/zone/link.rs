@@ -1,13 +1,15 @@
 //! What ties names of a record zone together: the addresses an answer carries for the names it points to, and the
 //! zone's own AUTHORITY records.
 
+use std::sync::Arc;
+
 use nodens_wire::rdata::{self, Field};
 use nodens_wire::{Name, NameBuf, Rtype, Section};
 
 use super::absolute::absolute;
 use super::records::{Authority, Node, RecordZone};
 use super::rrset::RrSet;
-use crate::encode::{self, Prepared, Template, ToRender};
+use crate::encode::{PreparedBuf, Template, ToRender};
 
 /// Types whose answers bring the addresses of their targets.
 pub(crate) fn has_targets(rtype: Rtype) -> bool {
@@ -70,7 +72,7 @@ pub(crate) fn addresses<'z>(zone: &'z RecordZone, set: &'z RrSet, mut each: impl
 }
 
 /// The answer of a set as bytes; `None` where it is not the same for every question.
-pub(super) fn answer(zone: &RecordZone, node: &Node, set: &RrSet) -> Option<Box<Prepared>> {
+pub(super) fn answer(zone: &RecordZone, node: &Node, set: &RrSet) -> Option<Arc<PreparedBuf<1>>> {
     let owner = absolute(node.labels(), zone.apex())?;
     let mut records = ToRender::new(owner.as_name());
     for (ttl, rdata) in set.iter() {
@@ -82,7 +84,7 @@ pub(super) fn answer(zone: &RecordZone, node: &Node, set: &RrSet) -> Option<Box<
             records.add(Section::Additional, name, addresses.rtype, ttl, rdata);
         }
     });
-    encode::prepare(&records).map(Box::new)
+    Some(Arc::new(PreparedBuf::of([Some(&records)])))
 }
 
 /// The zone's SOA and NS as they stand in AUTHORITY.

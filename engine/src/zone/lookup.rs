@@ -34,9 +34,14 @@ pub enum Found<'z> {
 }
 
 impl RecordZone {
-    /// Looks for folded `labels`, relative to the apex; `hash` is theirs. A question for DS is answered above a cut.
+    /// Looks for folded `labels`, relative to the apex. A question for DS is answered above a cut.
     #[must_use]
-    pub fn lookup(&self, hash: u64, labels: &[u8], rtype: Rtype) -> Found<'_> {
+    pub fn lookup(&self, labels: &[u8], rtype: Rtype) -> Found<'_> {
+        self.found(self.node(labels), labels, rtype)
+    }
+
+    /// What it means that `node` stands at these labels, or nothing.
+    pub(crate) fn found<'z>(&'z self, node: Option<&'z Node>, labels: &[u8], rtype: Rtype) -> Found<'z> {
         if !self.loaded {
             return Found::Unloaded;
         }
@@ -45,7 +50,7 @@ impl RecordZone {
         {
             return found;
         }
-        match self.node_at(hash, labels) {
+        match node {
             Some(node) if node.has_records() => Found::Exact(node),
             // RFC 4592 §2.2.2: an empty non-terminal exists, so no wildcard reaches it.
             Some(_) => Found::Empty,

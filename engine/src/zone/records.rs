@@ -12,8 +12,8 @@ use nodens_wire::{Name, NameBuf, Rtype};
 
 use super::key::Key;
 use super::rrset::RrSet;
-use super::trie::{Keyed, NameHash, Trie};
-use crate::encode::{Prepared, Template};
+use super::trie::{Keyed, NameHash, Spot, Trie};
+use crate::encode::{Prepared, PreparedBuf, Template};
 
 /// A name that exists.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Node {
 pub(super) struct NodeSet {
     pub(super) records: RrSet,
     /// `None` where it does not fit into a message, or for a wildcard, whose owner is not known before the question.
-    pub(super) answer: Option<Box<Prepared>>,
+    pub(super) answer: Option<Arc<PreparedBuf<1>>>,
 }
 
 impl Keyed for Node {
@@ -51,12 +51,25 @@ impl Node {
 
     /// The answer of one type as bytes.
     #[inline]
-    pub(crate) fn prepared(&self, rtype: Rtype) -> Option<&Prepared> {
+    pub(crate) fn prepared(&self, rtype: Rtype) -> Option<Prepared<'_>> {
         self.sets
             .iter()
             .find(|set| set.records.rtype == rtype)?
             .answer
-            .as_deref()
+            .as_ref()?
+            .get(0)
+    }
+
+    /// Has what comes first brought into the cache.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        std::hint::black_box(self.sets.len());
+    }
+
+    /// Has the first set brought into the cache.
+    #[inline]
+    pub(crate) fn touch_sets(&self) {
+        std::hint::black_box(self.sets.first().map(|set| set.records.rtype));
     }
 
     /// There are records here.
@@ -169,15 +182,7 @@ impl RecordZone {
 
     /// See [`Trie::touch`].
     #[inline]
-    pub(crate) fn touch(&self, hash: u64) {
-        self.names.touch(hash);
-    }
-
-    /// The node that a name of this hash would have, so that its cache lines are on their way.
-    #[inline]
-    pub(crate) fn touch_node(&self, hash: u64) {
-        if let Some(node) = self.names.candidate(hash) {
-            std::hint::black_box(node.sets.first().map(|set| set.records.rtype));
-        }
+    pub(crate) fn touch(&self, hash: u64) -> Spot<'_, Node> {
+        self.names.touch(hash)
     }
 }

@@ -111,6 +111,28 @@ fn guess(len: usize, hash: u64, depth: u32) -> usize {
     ((u128::from(hash << (depth * BITS)) * len as u128) >> 64) as usize
 }
 
+/// Where a value would stand.
+#[derive(Debug)]
+pub(crate) struct Spot<'z, T> {
+    block: &'z [Entry<T>],
+    at: usize,
+}
+
+impl<'z, T> Spot<'z, T> {
+    /// The first value with this hash: nearly always the right one, but its key has not been looked at.
+    #[inline]
+    pub(crate) fn candidate(self, hash: u64) -> Option<&'z Arc<T>> {
+        let Self { block, mut at } = self;
+        while block.get(at)?.hash < hash {
+            at += 1;
+        }
+        while at > 0 && block[at - 1].hash >= hash {
+            at -= 1;
+        }
+        (block[at].hash == hash).then_some(&block[at].value)
+    }
+}
+
 impl<T: Keyed> Trie<T> {
     /// How many values there are.
     #[must_use]
@@ -139,45 +161,32 @@ impl<T: Keyed> Trie<T> {
         }
     }
 
-    /// Reads the cache line where a value of this hash would stand, and tells nothing: the look-up that follows will
-    /// find it in the cache.
+    /// Reads the cache line where a value of this hash would stand, so that [`Spot::candidate`] finds it in the cache.
     #[inline]
-    pub fn touch(&self, hash: u64) {
+    pub(crate) fn touch(&self, hash: u64) -> Spot<'_, T> {
         let (block, depth) = self.block(hash);
-        if let Some(entry) = block.get(guess(block.len(), hash, depth)) {
+        let at = guess(block.len(), hash, depth);
+        if let Some(entry) = block.get(at) {
             std::hint::black_box(entry.hash);
         }
+        Spot { block, at }
     }
 
     /// The value for `key`, whose hash is `hash`.
     #[must_use]
     #[inline]
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<&Arc<T>> {
-        self.candidate(hash)
-            .filter(|value| value.key() == key)
-            .or_else(|| self.get_slow(hash, key))
-    }
-
-    /// The first value with this hash: nearly always the right one, but its key has not been looked at.
-    #[must_use]
-    #[inline]
-    pub fn candidate(&self, hash: u64) -> Option<&Arc<T>> {
         let (block, depth) = self.block(hash);
-        let mut at = guess(block.len(), hash, depth);
-        let entry = block.get(at)?;
-        if entry.hash < hash {
-            while let Some(entry) = block.get(at) {
-                if entry.hash >= hash {
-                    return (entry.hash == hash).then_some(&entry.value);
-                }
-                at += 1;
-            }
-            return None;
+        let candidate = Spot {
+            block,
+            at: guess(block.len(), hash, depth),
         }
-        while at > 0 && block[at - 1].hash >= hash {
-            at -= 1;
+        .candidate(hash)?;
+        if candidate.key() == key {
+            Some(candidate)
+        } else {
+            self.get_slow(hash, key)
         }
-        (block[at].hash == hash).then_some(&block[at].value)
     }
 
     /// Two keys of one hash are rarer than anything else that happens here, but possible.

@@ -186,7 +186,22 @@ impl<'b> Builder<'b> {
     /// is their size without compression.
     #[inline]
     pub fn records_raw(&mut self, section: Section, records: u16, bytes: &[u8], plain_len: usize) -> Result<(), Full> {
-        self.room(bytes.len())?.copy_from_slice(bytes);
+        self.records_patched(section, records, bytes, plain_len, |_| ())
+    }
+
+    /// The same, with a look at the copy: what in it depends on where it stands is put right there.
+    #[inline]
+    pub fn records_patched(
+        &mut self,
+        section: Section,
+        records: u16,
+        bytes: &[u8],
+        plain_len: usize,
+        patch: impl FnOnce(&mut [u8]),
+    ) -> Result<(), Full> {
+        let room = self.room(bytes.len())?;
+        room.copy_from_slice(bytes);
+        patch(room);
         self.saved = self.saved.saturating_add(plain_len.saturating_sub(bytes.len()));
         self.owner = NO_OWNER;
         self.count(section, records);
