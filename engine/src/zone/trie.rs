@@ -108,7 +108,8 @@ fn way(hash: u64, depth: u32) -> usize {
 #[inline]
 fn guess(len: usize, hash: u64, depth: u32) -> usize {
     // Hashes are uniform, so the rest of the hash, as a fraction, points near the entry.
-    ((u128::from(hash << (depth * BITS)) * len as u128) >> 64) as usize
+    let rest = hash.checked_shl(depth * BITS).unwrap_or(0);
+    ((u128::from(rest) * len as u128) >> 64) as usize
 }
 
 /// Where a value would stand.
