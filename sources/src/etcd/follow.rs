@@ -11,7 +11,7 @@ use super::Level;
 use super::link::Up;
 use super::quiet::Quiet;
 use super::run::Source;
-use super::step::{Failure, Outcome, Request, Response, Step, Then, WatchRange};
+use super::step::{Failure, Head, Outcome, Request, Response, Step, Then, WatchRange};
 use super::watch::{CALL_MAX, MESSAGE_MAX, Watch, failure, key_value};
 use crate::{Change, backoff};
 
@@ -113,8 +113,11 @@ impl<'s> Follower<'s> {
             Ok(reply) => {
                 let header = reply.header();
                 Response::Range {
-                    cluster: header.map_or(0, |header| header.cluster_id()),
-                    revision: header.map_or(0, |header| header.revision()),
+                    head: header.map_or_else(Head::default, |header| Head {
+                        cluster: header.cluster_id(),
+                        term: header.raft_term(),
+                        revision: header.revision(),
+                    }),
                     keys: reply.kvs().iter().map(key_value).collect(),
                     more: reply.more(),
                 }

@@ -5,7 +5,7 @@ use nodens_wire::{Name, label};
 /// The key that belongs to the zone's own name: `/skydns/example/cedar` for `cedar.example.` below the path `skydns`.
 ///
 /// Labels are lower-cased and in presentation form. The root zone's key is the path itself; with an empty path
-/// that is `/`, which no key is: all keys lie [below](below) it.
+/// that is `/`, which no key is: all keys lie [`below`] it.
 #[must_use]
 pub fn keys_of_zone(path: &str, zone: Name<'_>) -> Vec<u8> {
     let mut labels = Vec::new();

@@ -81,15 +81,24 @@ pub enum WatchEvent<'r> {
     },
 }
 
+/// Who sent a reply, and when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The cluster.
+    pub cluster: u64,
+    /// Of its leader's election. A cluster that was restored under its old name begins with a lower one.
+    pub term: u64,
+    /// Its newest revision.
+    pub revision: i64,
+}
+
 /// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Response<'r> {
     /// To a range.
     Range {
-        /// Which cluster answered.
-        cluster: u64,
-        /// Its newest revision.
-        revision: i64,
+        /// Who answered, and when.
+        head: Head,
         /// Ascending.
         keys: Vec<KeyValue<'r>>,
         /// The limit cut the range.
@@ -163,7 +172,8 @@ pub struct Step {
     own: Vec<u8>,
     prefix: Vec<u8>,
     end: Vec<u8>,
-    cluster: Option<u64>,
+    /// Of the last reply; only its cluster and term count.
+    head: Option<Head>,
     phase: Phase,
     /// Own key and what is below as two ranges: a role may cover both, but not what lies between them.
     split: bool,
@@ -208,7 +218,7 @@ impl Step {
             own,
             prefix,
             end,
-            cluster: None,
+            head: None,
             phase: Phase::Check { applied: [0; 2] },
             split: false,
             own_denied: false,
@@ -267,14 +277,9 @@ impl Step {
     /// Takes the reply to [`Self::request`], or a message of the watch.
     pub fn apply(&mut self, response: Response<'_>) -> Outcome {
         match response {
-            Response::Range {
-                cluster,
-                revision,
-                keys,
-                more,
-            } => match self.phase {
-                Phase::Read { .. } => self.page(cluster, revision, &keys, more),
-                Phase::Check { applied } => self.checked(applied, cluster, revision),
+            Response::Range { head, keys, more } => match self.phase {
+                Phase::Read { .. } => self.page(head, &keys, more),
+                Phase::Check { applied } => self.checked(applied, head),
                 Phase::Follow { .. } => continued(),
             },
             Response::Watching => {
@@ -355,7 +360,8 @@ impl Step {
         self.own_denied
     }
 
-    fn page(&mut self, cluster: u64, revision: i64, found: &[KeyValue<'_>], more: bool) -> Outcome {
+    fn page(&mut self, head: Head, found: &[KeyValue<'_>], more: bool) -> Outcome {
+        let goes_on = self.goes_on(head);
         let Phase::Read {
             pinned,
             at,
@@ -366,12 +372,12 @@ impl Step {
             return continued();
         };
         let (limit, first) = (*limit, pinned.is_none());
-        if !first && self.cluster != Some(cluster) {
+        let pinned = *pinned.get_or_insert(head.revision);
+        if !first && !goes_on {
             self.read_anew();
             return asked();
         }
-        let pinned = *pinned.get_or_insert(revision);
-        self.cluster = Some(cluster);
+        self.head = Some(head);
         let keys = *keys + found.len() as i64;
         let next = match at {
             Place::Own => Some(Place::Below {
@@ -416,8 +422,9 @@ impl Step {
         }
     }
 
-    fn checked(&mut self, applied: [i64; 2], cluster: u64, revision: i64) -> Outcome {
-        if self.cluster == Some(cluster) && revision >= applied[0].max(applied[1]) {
+    fn checked(&mut self, applied: [i64; 2], head: Head) -> Outcome {
+        if self.goes_on(head) && head.revision >= applied[0].max(applied[1]) {
+            self.head = Some(head);
             self.phase = Phase::Follow { applied };
         } else {
             self.read_anew();
@@ -425,11 +432,17 @@ impl Step {
         asked()
     }
 
+    /// Whether `head` is of the history that we know.
+    fn goes_on(&self, head: Head) -> bool {
+        self.head
+            .is_some_and(|known| known.cluster == head.cluster && known.term <= head.term)
+    }
+
     fn told(&mut self, range: usize, cluster: u64, revision: i64, told: &[WatchEvent<'_>]) -> Outcome {
         let Phase::Follow { mut applied } = self.phase else {
             return continued();
         };
-        if self.cluster != Some(cluster) {
+        if self.head.is_none_or(|head| head.cluster != cluster) {
             self.read_anew();
             return asked();
         }

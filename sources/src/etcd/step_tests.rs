@@ -8,6 +8,7 @@ use super::*;
 #[derive(Debug)]
 struct Log {
     cluster: u64,
+    term: u64,
     /// Revision, key, and the value or nothing.
     log: Vec<(i64, String, Option<String>)>,
     revision: i64,
@@ -20,6 +21,7 @@ impl Log {
     fn new() -> Self {
         Self {
             cluster: 1,
+            term: 5,
             log: Vec::new(),
             revision: 1,
             compacted: 0,
@@ -98,8 +100,11 @@ impl Log {
             revision: 1,
         });
         take(Response::Range {
-            cluster: self.cluster,
-            revision: self.revision,
+            head: Head {
+                cluster: self.cluster,
+                term: self.term,
+                revision: self.revision,
+            },
             keys: keys.collect(),
             more: all.len() > limit,
         })
@@ -392,6 +397,17 @@ fn compaction_another_cluster_and_a_log_set_back_lead_to_a_full_read() {
     read(&mut step, &log, &[], &mut consumer);
     assert_eq!(step.reads(), 2);
 
+    // Restored under its old name, and written to since.
+    let (mut log, mut step, mut consumer) = start();
+    log.term = 2;
+    read(&mut step, &log, &[], &mut consumer);
+    assert_eq!(step.reads(), 2);
+
+    let (mut log, mut step, mut consumer) = start();
+    log.term = 6;
+    read(&mut step, &log, &[], &mut consumer);
+    assert_eq!(step.reads(), 1);
+
     let (_, mut step, mut consumer) = start();
     read(&mut step, &Log::new(), &[], &mut consumer);
     assert_eq!((step.reads(), consumer.shown.len(), consumer.synced), (2, 0, Some(1)));
@@ -485,8 +501,11 @@ fn a_role_may_cover_less_than_the_whole_range() {
 fn pages_too_large_are_halved() {
     let mut step = step();
     step.apply(Response::Range {
-        cluster: 1,
-        revision: 5,
+        head: Head {
+            cluster: 1,
+            term: 1,
+            revision: 5,
+        },
         keys: Vec::new(),
         more: false,
     });
@@ -519,8 +538,11 @@ fn the_root_zone_of_an_empty_path_has_no_own_key() {
     };
     assert_eq!((start.as_slice(), end.as_slice()), (b"/".as_slice(), b"0".as_slice()));
     step.apply(Response::Range {
-        cluster: 1,
-        revision: 5,
+        head: Head {
+            cluster: 1,
+            term: 1,
+            revision: 5,
+        },
         keys: Vec::new(),
         more: false,
     });
