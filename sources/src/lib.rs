@@ -3,7 +3,7 @@
 //! ```text
 //!   etcd watch ──> step ──> Change ─┐
 //!   zone file  ──> ZoneFile ────────┼──> control: folds them into zones, publishes
-//!   hosts file ──> Hosts ───────────┘
+//!   hosts file ──> Entry ───────────┘
 //! ```
 //!
 //! A source promises to say everything in order, to say that it is lost when it is, and never to end the process:
