@@ -202,7 +202,9 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel takes a closed ring apart in its own time. Until then it would hold the sockets, and datagrams
         // with them, so everything is ended here first.
-        let _ = self.submitter().register_sync_cancel(Some(CANCEL_PATIENCE), CancelBuilder::any());
+        let _ = self
+            .submitter()
+            .register_sync_cancel(Some(CANCEL_PATIENCE), CancelBuilder::any());
         // What was cancelled is let go only when this thread runs the kernel's deferred work.
         for _ in 0..CANCEL_ROUNDS_MAX {
             let idle = !self.pending().work;

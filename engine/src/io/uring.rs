@@ -1,6 +1,8 @@
-//! The port over io_uring: one ring a worker, one multishot receive a UDP socket, one completion a datagram. Replies
-//! leave by one `sendmmsg` a batch, which was measured to be cheaper than a submission each (perf notes in
-//! `benches/record`). All else is readiness: the ring watches the epoll set.
+//! The port over io_uring: one ring a worker, one multishot receive a UDP socket, one completion a datagram.
+//!
+//! Replies leave by one `sendmmsg` a batch. A submission for each, with the address in it and no completion on success,
+//! costs the same or a little more (`echo` at 20,000 and 100,000 queries a second and at full rate: 1.00, 1.00, 1.04),
+//! and needs the buffers longer. All else is readiness: the ring watches the epoll set.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixDatagram;
