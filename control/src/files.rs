@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -91,11 +91,16 @@ impl FileZone {
         // Errors repeat the name as it was written, files are found below `root`.
         let settings = &self.source.settings;
         let word = Path::new(&settings.db_file_word);
+        let root = settings
+            .db_file
+            .to_string_lossy()
+            .strip_suffix(&settings.db_file_word)
+            .map(PathBuf::from);
         let place = |path: &Path| {
             if path == word {
                 settings.db_file.clone()
             } else {
-                path.to_owned()
+                root.iter().collect::<PathBuf>().join(path)
             }
         };
         ZoneFile::load(word, self.source.zone.as_name(), &|path| read(&place(path)))
@@ -143,7 +148,9 @@ impl FileZone {
                 Ok(done) => done,
                 // A panic of the parser leaves the last good zone up.
                 Err(_) => {
-                    return output::error("plugin/file: reading a zone file failed for good; it is no longer looked at");
+                    return output::error(
+                        "plugin/file: reading a zone file failed for good; it is no longer looked at",
+                    );
                 }
             };
             self = zone;

@@ -165,7 +165,7 @@ impl Rebuild {
     fn lease(&mut self, update: LeaseUpdate) {
         let lease = self.lease_of(update.lease);
         match update.state {
-            LeaseState::Minimum => {}
+            LeaseState::Minimum => lease.set_minimum(),
             LeaseState::Until(end) => {
                 let left = end.saturating_duration_since(std::time::Instant::now());
                 lease.set_until(nodens_engine::io::now().after(left));
@@ -274,9 +274,11 @@ fn relative<'k>(own: &[u8], key: &'k [u8]) -> Option<&'k [u8]> {
     let rest = key.strip_prefix(own)?;
     match rest {
         [] => Some(rest),
-        [b'/', rest @ ..] => Some(rest),
         // The root of the key space is `/` itself.
         _ if own == b"/" => Some(rest),
+        // The key `P/` is not `P`: it has an empty component, which no name can reach.
+        [b'/'] => Some(rest),
+        [b'/', rest @ ..] => Some(rest),
         _ => None,
     }
 }
@@ -291,4 +293,25 @@ pub fn unix_secs() -> u64 {
 /// The serial of a zone before its first change: the time of the start.
 pub fn start_serial() -> u32 {
     (unix_secs() & u64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_relative_on_component_borders() {
+        let check = |own: &str, key: &str, expected: Option<&str>| {
+            assert_eq!(
+                relative(own.as_bytes(), key.as_bytes()),
+                expected.map(str::as_bytes),
+                "{own} {key}"
+            );
+        };
+        check("/skydns/example", "/skydns/example", Some(""));
+        check("/skydns/example", "/skydns/example/web/x1", Some("web/x1"));
+        check("/skydns/example", "/skydns/example/", Some("/"));
+        check("/skydns/example", "/skydns/example1/web", None);
+        check("/", "/web", Some("web"));
+    }
 }

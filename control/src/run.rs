@@ -36,7 +36,7 @@ use crate::rebuild::{EtcdZone, Rebuild, start_serial};
 use crate::workers::{choose_port, count};
 
 /// Messages of an etcd source that wait to be applied.
-const MESSAGES_MAX: usize = 256;
+const MESSAGES_MAX: usize = 16;
 
 /// Runs the server until a signal ends it; returns the exit status.
 ///
@@ -217,16 +217,41 @@ fn bind_error(error: &io::BindError, address: &Address, corefile: &Corefile) -> 
     refused(&[Diagnostic::setup(address.span, error.to_string())], corefile)
 }
 
+/// Most addresses of the host that get a socket of their own beside a wildcard's.
+const OWN_ADDRESSES_MAX: usize = 16;
+
+/// The sockets of one worker. Beside a wildcard stands a socket for each address that the host has now: the kernel
+/// prefers it, and it costs no control message, which names the address, with every query and reply. Addresses that
+/// come later are served by the wildcard.
 fn bind(listeners: &[Address]) -> Result<Vec<ListenerSockets>, (io::BindError, Address)> {
-    let sockets = listeners.iter().zip(0..).map(|(address, at)| {
+    let mut sockets = Vec::new();
+    for (address, at) in listeners.iter().zip(0..) {
         let own = |error| (error, address.clone());
-        Ok(ListenerSockets {
-            listener: io::ListenerId(at),
+        let listener = io::ListenerId(at);
+        sockets.push(ListenerSockets {
+            listener,
             udp: Some(io::bind_udp(address.socket).map_err(own)?),
             tcp: Some(io::bind_tcp(address.socket).map_err(own)?),
-        })
-    });
-    sockets.collect()
+        });
+        if !address.socket.ip().is_unspecified() {
+            continue;
+        }
+        let mut local = io::local_addresses().unwrap_or_default();
+        local.retain(|local| address.socket.is_ipv6() || local.is_ipv4());
+        for mut local in local.into_iter().take(OWN_ADDRESSES_MAX) {
+            local.set_port(address.socket.port());
+            let is_listener = listeners.iter().any(|other| other.socket == local);
+            // One that cannot be bound, because it is going away, is the wildcard's.
+            if let Some(udp) = io::bind_udp(local).ok().filter(|_| !is_listener) {
+                sockets.push(ListenerSockets {
+                    listener,
+                    udp: Some(udp),
+                    tcp: None,
+                });
+            }
+        }
+    }
+    Ok(sockets)
 }
 
 /// A running worker.

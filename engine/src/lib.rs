@@ -19,6 +19,8 @@
 
 mod answer;
 mod encode;
+#[doc(hidden)]
+pub mod fuzzing;
 #[allow(unsafe_code, reason = "system calls that have no safe wrapper; nothing outside may")]
 pub mod io;
 pub mod log;
@@ -28,7 +30,7 @@ pub mod responder;
 pub mod services;
 pub mod snapshot;
 pub mod stats;
-mod stream;
+pub mod stream;
 pub mod time;
 pub mod worker;
 pub mod zone;

@@ -366,10 +366,9 @@ impl Responder {
         }
         let listener = now.config.listeners.get(usize::from(origin.listener.0));
         let served = query.rclass == Rclass::IN || listener.is_some_and(|listener| listener.any_class);
-        let plan = route
-            .filter(|_| served)
-            .map(|route| (&now.config.plans[route.plan as usize], route.series));
+        let plan = route.filter(|_| served).map(|route| (&now.config.plans[route.plan as usize], route.series));
         let series = match plan {
+            Some((plan, series)) if plan.metrics && answer.reason.is_none() => Some(series),
             Some((plan, series)) if !plan.is_empty() && answer.reason != Some(Reason::Panic) => {
                 plan.metrics.then_some(series)
             }

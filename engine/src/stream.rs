@@ -10,13 +10,13 @@ use crate::io::{ListenerId, Peer, StreamId};
 use crate::time::Instant;
 
 /// Connections of one worker. One more, and the one that has been idle longest is closed.
-pub(crate) const STREAMS_MAX: usize = 2048;
+pub const STREAMS_MAX: usize = 2048;
 /// The first query must have come in this time.
-pub(crate) const FIRST_QUERY: Duration = Duration::from_secs(3);
+pub const FIRST_QUERY: Duration = Duration::from_secs(3);
 /// The next one in this.
-pub(crate) const IDLE: Duration = Duration::from_secs(10);
+pub const IDLE: Duration = Duration::from_secs(10);
 /// Bytes of answers to one read; what is asked beyond waits until they have been taken.
-pub(crate) const REPLIES_LEN_MAX: usize = 256 * 1024;
+pub const REPLIES_LEN_MAX: usize = 256 * 1024;
 
 /// A connection.
 #[derive(Debug)]

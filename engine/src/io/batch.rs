@@ -25,6 +25,8 @@ pub(super) struct UdpListener {
     pub(super) id: ListenerId,
     pub(super) socket: Arc<OwnedFd>,
     pub(super) info: PacketInfo,
+    /// The address it is bound to; `None` for a wildcard.
+    pub(super) own: Option<IpAddr>,
 }
 
 impl UdpListener {
@@ -36,11 +38,25 @@ impl UdpListener {
             Some(address) if address.is_ipv4() => PacketInfo::Ipv4,
             _ => PacketInfo::Ipv6,
         };
+        let own = address.filter(|_| info == PacketInfo::None).map(|address| address.ip());
         Ok(Self {
             id,
             socket: Arc::new(socket.into()),
             info,
+            own,
         })
+    }
+
+    /// The socket of a listener by which a reply leaves: the one bound to the address it leaves from, else the
+    /// wildcard's, which can take any.
+    pub(super) fn leaving<'l>(
+        mut all: impl Iterator<Item = &'l Self> + Clone,
+        id: ListenerId,
+        local: Option<IpAddr>,
+    ) -> Option<&'l Self> {
+        let mut own = all.clone().filter(|socket| socket.id == id);
+        own.find(|socket| socket.own == local)
+            .or_else(|| all.find(|socket| socket.id == id && socket.own.is_none()))
     }
 
     /// Sends one datagram of any length. That it does not arrive is no error: it is UDP.

@@ -29,6 +29,22 @@ pub fn interface_addresses(name: &str) -> io::Result<Option<Vec<SocketAddr>>> {
     Ok(found)
 }
 
+/// The addresses of this host, with port 0, but for those of a single link.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn local_addresses() -> io::Result<Vec<SocketAddr>> {
+    let list = InterfaceList::read()?;
+    let mut found = Vec::new();
+    for address in list.iter().filter_map(|entry| entry.address) {
+        let is_link_local = matches!(address, SocketAddr::V6(address) if address.ip().is_unicast_link_local());
+        if !is_link_local && !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    Ok(found)
+}
+
 /// What `getifaddrs` allocated.
 struct InterfaceList {
     first: *mut libc::ifaddrs,

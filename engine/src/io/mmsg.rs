@@ -122,7 +122,7 @@ impl Port for MmsgPort {
                 } = received;
                 self.counters.cells.datagrams_cut.add(cut.into());
                 let local = if listener.info == PacketInfo::None {
-                    None
+                    listener.own
                 } else {
                     destination(control)
                 };
@@ -146,7 +146,7 @@ impl Port for MmsgPort {
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
         if let Effect::Send { listener, peer, local } = effect {
-            if let Some(socket) = self.udp.iter().find(|socket| socket.id == listener) {
+            if let Some(socket) = UdpListener::leaving(self.udp.iter(), listener, local) {
                 socket.send(&peer, local, bytes, &self.counters.cells);
             }
         } else {

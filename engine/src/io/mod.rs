@@ -36,7 +36,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use clock::{now, read_clock};
 pub use counters::{CounterValues, Counters};
-pub use interface::interface_addresses;
+pub use interface::{interface_addresses, local_addresses};
 pub use mmsg::MmsgPort;
 pub use open::{AnyPort, ListenerSockets, PortKind, open};
 pub use peer::Peer;
@@ -103,7 +103,7 @@ pub struct Datagram<'p> {
     pub peer: &'p Peer,
     /// The socket it came in by.
     pub listener: ListenerId,
-    /// The address it was sent to, where the socket is bound to a wildcard; the reply leaves from it.
+    /// The address it was sent to; the reply leaves from it.
     pub local: Option<IpAddr>,
 }
 

@@ -222,8 +222,9 @@ impl Port for UringPort {
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
         if let Effect::Send { listener, peer, local } = effect {
-            if let Some(receiver) = self.udp.iter().find(|receiver| receiver.listener.id == listener) {
-                receiver.listener.send(&peer, local, bytes, &self.counters.cells);
+            let sockets = self.udp.iter().map(|receiver| &receiver.listener);
+            if let Some(socket) = UdpListener::leaving(sockets, listener, local) {
+                socket.send(&peer, local, bytes, &self.counters.cells);
             }
         } else {
             self.watched.apply(effect, bytes);
@@ -295,7 +296,11 @@ impl Pending {
                 control,
             } = received;
             cells.datagrams_cut.add(cut.into());
-            let local = if control_room == 0 { None } else { destination(control) };
+            let local = if control_room == 0 {
+                listener.own
+            } else {
+                destination(control)
+            };
             batch.push(Datagram {
                 query,
                 cut,

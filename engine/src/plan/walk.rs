@@ -169,8 +169,10 @@ impl<'a, 'z> Walk<'a, 'z> {
             shuffles: plan.shuffles(),
             probe: None,
         };
-        for (at, step) in plan.steps.iter().enumerate() {
-            visit.probe = probe.filter(|probe| usize::from(probe.step) == at);
+        // The first pass looked for the first step that may know the name: those before it would pass.
+        let start = probe.map_or(0, |probe| usize::from(probe.step));
+        for (at, step) in plan.steps.iter().enumerate().skip(start) {
+            visit.probe = probe.filter(|_| at == start);
             let is_last = at + 1 == plan.steps.len();
             let flow = match step {
                 Step::LoadBalance(_) => Flow::Next,

@@ -136,13 +136,14 @@ fn is_any(label: &[u8]) -> bool {
 /// Whether one of the labels stands for any other.
 #[inline]
 pub(crate) fn is_pattern(labels: &[u8]) -> bool {
-    let mut rest = labels;
-    while let [len, behind @ ..] = rest {
-        let (label, next) = behind.split_at(usize::from(*len));
-        if is_any(label) {
+    let mut at = 0;
+    while let Some(&len) = labels.get(at) {
+        let end = at + 1 + usize::from(len);
+        // Only the length tells most labels apart from the two words.
+        if (len == 1 || len == 3) && labels.get(at + 1..end).is_some_and(is_any) {
             return true;
         }
-        rest = next;
+        at = end;
     }
     false
 }

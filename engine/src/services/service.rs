@@ -47,6 +47,11 @@ impl Lease {
         self.until.store(until.0.clamp(1, NONE - 1), Ordering::Relaxed);
     }
 
+    /// Nothing is known, or it is granted for no more than the minimum: it counts as that.
+    pub fn set_minimum(&self) {
+        self.until.store(UNKNOWN, Ordering::Relaxed);
+    }
+
     /// etcd did not say, or says that there is none: it has no part in the TTL until the next word.
     pub fn set_none(&self) {
         self.until.store(NONE, Ordering::Relaxed);
