@@ -55,11 +55,11 @@ fn in_a_process_of_its_own(test: &str, check: fn()) {
     if env::var_os(CHILD).is_some() {
         return check();
     }
-    let child = Command::new(env::current_exe().unwrap())
+    let child = Command::new(env::current_exe().expect("a test runs from a file"))
         .args(["--exact", test, "--nocapture"])
         .env(CHILD, "1")
         .output()
-        .unwrap();
+        .expect("a test can run itself");
     let (out, err) = (
         String::from_utf8_lossy(&child.stdout),
         String::from_utf8_lossy(&child.stderr),
