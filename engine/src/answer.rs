@@ -88,7 +88,7 @@ pub enum Reason {
     /// No value at this key or below it parses.
     BadValues {
         /// The zone.
-        zone: NameBuf,
+        zone: Box<NameBuf>,
         /// The key, relative to the zone's.
         key: Box<[u8]>,
     },

@@ -10,6 +10,7 @@ use nodens_wire::{
 };
 
 use crate::answer::{Answer, Owner, Pick, Tail};
+use crate::zone::small::Small;
 
 /// Most EDNS options of a reply.
 pub(crate) const OPTIONS_MAX: usize = 4;
@@ -106,11 +107,7 @@ fn copy(
         return None;
     }
     let none: &[u8] = &[];
-    let prepared = answer.rendered.unwrap_or(Prepared {
-        answer: none,
-        additional: none,
-        shape: Shape::default(),
-    });
+    let prepared = answer.rendered.unwrap_or_default();
     let template = answer.authority.map(|tail| tail.template);
     let question = query.question();
     let tail = template.map_or(none, |template| &template.bytes);
@@ -464,7 +461,7 @@ impl<'a> ToRender<'a> {
 }
 
 /// Answer and additional records as bytes, for a question for their owner.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prepared<'z> {
     answer: &'z [u8],
     additional: &'z [u8],
@@ -490,7 +487,7 @@ impl Prepared<'_> {
 /// Some prepared answers of one owner, side by side in one allocation.
 #[derive(Debug)]
 pub(crate) struct PreparedBuf<const N: usize> {
-    bytes: Box<[u8]>,
+    bytes: Small<PREPARED_INLINE>,
     /// Where each answer's records, and then its additional ones, end.
     ends: [(u16, u16); N],
     shapes: [Shape; N],
@@ -501,18 +498,18 @@ impl<const N: usize> PreparedBuf<N> {
     pub(crate) fn of(answers: [Option<&ToRender<'_>>; N]) -> Self {
         let mut all = Vec::new();
         let mut out = Self {
-            bytes: Box::default(),
+            bytes: Small::default(),
             ends: [(0, 0); N],
             shapes: [Shape::default(); N],
         };
         for (i, records) in answers.into_iter().enumerate() {
             let start = all.len() as u16;
             let made = records.and_then(|records| prepare(records, &mut all));
-            let (answer_end, shape) = made.unwrap_or((start, Shape::default()));
+            let (answer_end, shape) = made.unwrap_or_else(|| (start, Shape::default()));
             out.ends[i] = (answer_end, all.len() as u16);
             out.shapes[i] = shape;
         }
-        out.bytes = all.into();
+        out.bytes = all[..].into();
         out
     }
 
@@ -521,9 +518,14 @@ impl<const N: usize> PreparedBuf<N> {
     pub(crate) fn get(&self, i: usize) -> Option<Prepared<'_>> {
         let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
         let (middle, end) = self.ends[i];
-        (middle > start).then(|| Prepared {
-            answer: &self.bytes[usize::from(start)..usize::from(middle)],
-            additional: &self.bytes[usize::from(middle)..usize::from(end)],
+        if middle == start {
+            return None;
+        }
+        let (answer, additional) =
+            self.bytes.as_bytes()[usize::from(start)..usize::from(end)].split_at(usize::from(middle - start));
+        Some(Prepared {
+            answer,
+            additional,
             shape: self.shapes[i],
         })
     }
@@ -531,9 +533,14 @@ impl<const N: usize> PreparedBuf<N> {
     /// Has the first bytes brought into the cache.
     #[inline]
     pub(crate) fn touch(&self) {
-        std::hint::black_box(self.bytes.first().copied());
+        let bytes = self.bytes.as_bytes();
+        std::hint::black_box((bytes.first().copied(), bytes.last().copied()));
     }
 }
+
+/// Prepared bytes up to this length stand in the entry they belong to: an address and an SRV record with its target's
+/// address, for names of usual length.
+const PREPARED_INLINE: usize = 94;
 
 /// Longest answer that is kept as bytes; a longer one is put together when it is asked for.
 const PREPARED_LEN_MAX: usize = 1024;

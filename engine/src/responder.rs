@@ -86,7 +86,7 @@ enum First<'p, 'z> {
 /// the queries of the batch wait for it together (bench `respond/etcd`).
 fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
     let mut spots = ArrayVec::<(Spot<'z>, &mut Probe<'z>), BATCH_MAX>::new();
-    for first in seen {
+    for first in &mut *seen {
         let First::Query(_, _, Some(probe)) = first else {
             continue;
         };
@@ -96,7 +96,6 @@ fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
             None => {}
         }
     }
-    let mut found = ArrayVec::<Held<'z>, BATCH_MAX>::new();
     for (spot, probe) in spots {
         probe.held = match spot {
             Spot::Services(spot) => spot
@@ -106,18 +105,25 @@ fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
                 .candidate(probe.hash)
                 .map_or(Held::Nothing, |node| Held::Node(node)),
         };
-        match probe.held {
-            Held::Entry(entry) => entry.touch(),
-            Held::Node(node) => node.touch(),
-            Held::Unknown | Held::Nothing => continue,
-        }
-        found.push(probe.held);
     }
-    for held in found {
-        match held {
-            Held::Entry(entry) => entry.touch_answers(),
-            Held::Node(node) => node.touch_sets(),
-            Held::Unknown | Held::Nothing => {}
+    for first in seen {
+        match first {
+            First::Query(
+                _,
+                _,
+                Some(Probe {
+                    held: Held::Entry(entry),
+                    ..
+                }),
+            ) => entry.touch(),
+            First::Query(
+                _,
+                _,
+                Some(Probe {
+                    held: Held::Node(node), ..
+                }),
+            ) => node.touch(),
+            First::Query(..) | First::Refused(_) => {}
         }
     }
 }
@@ -366,7 +372,9 @@ impl Responder {
         }
         let listener = now.config.listeners.get(usize::from(origin.listener.0));
         let served = query.rclass == Rclass::IN || listener.is_some_and(|listener| listener.any_class);
-        let plan = route.filter(|_| served).map(|route| (&now.config.plans[route.plan as usize], route.series));
+        let plan = route
+            .filter(|_| served)
+            .map(|route| (&now.config.plans[route.plan as usize], route.series));
         let series = match plan {
             Some((plan, series)) if plan.metrics && answer.reason.is_none() => Some(series),
             Some((plan, series)) if !plan.is_empty() && answer.reason != Some(Reason::Panic) => {

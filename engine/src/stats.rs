@@ -97,12 +97,25 @@ pub const TYPES: [(Rtype, &str); 18] = [
 /// `ANY` and everything else come behind [`TYPES`].
 pub const TYPE_LABELS: usize = TYPES.len() + 2;
 
+/// The index of each low type code.
+const LOW_TYPES: [u8; 66] = {
+    let mut table = [TYPES.len() as u8 + 1; 66];
+    let mut i = 0;
+    while i < TYPES.len() {
+        let code = TYPES[i].0.0 as usize;
+        if code < table.len() {
+            table[code] = i as u8;
+        }
+        i += 1;
+    }
+    table
+};
+
 fn type_index(rtype: Rtype) -> usize {
-    match rtype {
-        Rtype::A => 0,
-        Rtype::AAAA => 1,
-        Rtype::ANY => TYPES.len(),
-        _ => TYPES
+    match LOW_TYPES.get(usize::from(rtype.0)) {
+        Some(&index) => usize::from(index),
+        None if rtype == Rtype::ANY => TYPES.len(),
+        None => TYPES
             .iter()
             .position(|(known, _)| *known == rtype)
             .unwrap_or(TYPES.len() + 1),

@@ -10,24 +10,44 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::io::{self as port, AnyPort, Datagram, Handler, Port, StreamEvent, UpstreamDatagram};
 use crate::responder::{Now, Responder};
 use crate::snapshot::Published;
+use crate::time::Clock;
 
 /// Serves until `stop` is set and the port's waker woken; then once more what stands in the sockets' buffers.
 ///
 /// # Errors
 /// The port cannot go on.
 pub fn run(port: &mut AnyPort, responder: &mut Responder, published: &Published, stop: &AtomicBool) -> io::Result<()> {
+    run_on(port, port::read_clock, responder, published, stop)
+}
+
+/// The same over any port and clock: the simulation's too.
+///
+/// # Errors
+/// The port cannot go on.
+pub fn run_on<P: Port>(
+    port: &mut P,
+    read_clock: impl Fn() -> Clock,
+    responder: &mut Responder,
+    published: &Published,
+    stop: &AtomicBool,
+) -> io::Result<()> {
     loop {
         port.wait(responder.poll_timeout())?;
         let last = stop.load(Ordering::Acquire);
-        while serve(port, responder, published)? > 0 && last {}
+        while serve(port, &read_clock, responder, published)? > 0 && last {}
         if last {
             return Ok(());
         }
     }
 }
 
-fn serve(port: &mut AnyPort, responder: &mut Responder, published: &Published) -> io::Result<usize> {
-    let clock = port::read_clock();
+fn serve<P: Port>(
+    port: &mut P,
+    read_clock: impl Fn() -> Clock,
+    responder: &mut Responder,
+    published: &Published,
+) -> io::Result<usize> {
+    let clock = read_clock();
     let (config, data) = published.load();
     let now = Now {
         clock,

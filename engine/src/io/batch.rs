@@ -48,15 +48,18 @@ impl UdpListener {
     }
 
     /// The socket of a listener by which a reply leaves: the one bound to the address it leaves from, else the
-    /// wildcard's, which can take any.
+    /// wildcard's, which can take any, else whichever there is.
     pub(super) fn leaving<'l>(
-        mut all: impl Iterator<Item = &'l Self> + Clone,
+        all: impl Iterator<Item = &'l Self> + Clone,
         id: ListenerId,
         local: Option<IpAddr>,
     ) -> Option<&'l Self> {
-        let mut own = all.clone().filter(|socket| socket.id == id);
-        own.find(|socket| socket.own == local)
-            .or_else(|| all.find(|socket| socket.id == id && socket.own.is_none()))
+        let mut own = all.filter(|socket| socket.id == id);
+        let (mut exact, mut wildcard) = (own.clone(), own.clone());
+        exact
+            .find(|socket| socket.own == local)
+            .or_else(|| wildcard.find(|socket| socket.own.is_none()))
+            .or_else(|| own.next())
     }
 
     /// Sends one datagram of any length. That it does not arrive is no error: it is UDP.

@@ -15,7 +15,7 @@ use super::counters::Cells;
 use super::peer::PEER_ROOM;
 use super::readiness::Patience;
 use super::watched::Watched;
-use super::{BATCH_MAX, Counters, DATAGRAM_ROOM, Datagram, Effect, Handler, ListenerSockets, Peer, Port, Waker};
+use super::{BATCH_MAX, Counters, DATAGRAM_ROOM, Datagram, Effect, Handler, ListenerSockets, Peer, Port};
 use crate::time::Instant;
 
 /// Full batches of datagrams served before the other sockets are looked at again.
@@ -39,8 +39,11 @@ pub struct MmsgPort {
 }
 
 impl MmsgPort {
-    pub(super) fn open(sockets: Vec<ListenerSockets>, waker: &Waker, counters: &Arc<Counters>) -> io::Result<Self> {
-        let mut watched = Watched::new(waker, counters)?;
+    pub(super) fn open(
+        mut watched: Watched,
+        sockets: Vec<ListenerSockets>,
+        counters: &Arc<Counters>,
+    ) -> io::Result<Self> {
         let mut udp = Vec::new();
         for ListenerSockets {
             listener,

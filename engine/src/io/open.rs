@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use socket2::Socket;
 
+use super::watched::Watched;
 use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, UringPort, Waker};
 use crate::time::Instant;
 
@@ -15,6 +16,9 @@ pub enum PortKind {
     Uring,
     /// `recvmmsg` and `sendmmsg`.
     Mmsg,
+    /// io_uring, or `recvmmsg` where the kernel denies it to this worker: the locked memory of the user may be used up
+    /// by the workers before it.
+    Auto,
 }
 
 /// The sockets of one listener that one worker serves.
@@ -38,10 +42,15 @@ pub fn open(
     waker: &Waker,
     counters: &Arc<Counters>,
 ) -> io::Result<AnyPort> {
-    match kind {
-        PortKind::Uring => Ok(AnyPort::Uring(UringPort::open(sockets, waker, counters)?)),
-        PortKind::Mmsg => Ok(AnyPort::Mmsg(MmsgPort::open(sockets, waker, counters)?)),
+    let watched = Watched::new(waker, counters)?;
+    if kind != PortKind::Mmsg {
+        match UringPort::ring(&sockets, &watched) {
+            Ok(ring) => return UringPort::open(ring, watched, sockets, counters).map(AnyPort::Uring),
+            Err(denied) if kind == PortKind::Uring => return Err(io::Error::other(denied)),
+            Err(_) => {}
+        }
     }
+    MmsgPort::open(watched, sockets, counters).map(AnyPort::Mmsg)
 }
 
 /// A port of any kind; one jump a call, none a datagram.
@@ -50,6 +59,17 @@ pub enum AnyPort {
     Uring(UringPort),
     /// See [`PortKind::Mmsg`].
     Mmsg(MmsgPort),
+}
+
+impl AnyPort {
+    /// What it is, once [`PortKind::Auto`] was decided.
+    #[must_use]
+    pub fn kind(&self) -> PortKind {
+        match self {
+            Self::Uring(_) => PortKind::Uring,
+            Self::Mmsg(_) => PortKind::Mmsg,
+        }
+    }
 }
 
 impl Port for AnyPort {

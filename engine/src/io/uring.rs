@@ -22,7 +22,7 @@ use super::peer::PEER_ROOM;
 use super::readiness::Patience;
 use super::ring::{BUFFERS, Ring, UringDenied};
 use super::watched::Watched;
-use super::{BATCH_MAX, Counters, Datagram, Effect, Handler, ListenerSockets, Port, Waker};
+use super::{BATCH_MAX, Counters, Datagram, Effect, Handler, ListenerSockets, Port};
 use crate::time::Instant;
 
 /// Buffers of a ring, and what is tried where memory is short. Bursts wait in the sockets; more buffers than a few
@@ -74,8 +74,21 @@ impl Receiver {
 }
 
 impl UringPort {
-    pub(super) fn open(sockets: Vec<ListenerSockets>, waker: &Waker, counters: &Arc<Counters>) -> io::Result<Self> {
-        let mut watched = Watched::new(waker, counters)?;
+    /// A ring for these sockets, in their order, with the epoll set behind them. It takes none of them, so that another
+    /// port may have them if the kernel denies it.
+    pub(super) fn ring(sockets: &[ListenerSockets], watched: &Watched) -> Result<Ring, UringDenied> {
+        let udp = sockets.iter().filter_map(|sockets| sockets.udp.as_ref());
+        let mut files: Vec<_> = udp.map(AsRawFd::as_raw_fd).collect();
+        files.push(watched.readiness.as_fd().as_raw_fd());
+        first_that_fits(ENTRIES_MIN + files.len() as u32, &files)
+    }
+
+    pub(super) fn open(
+        ring: Ring,
+        mut watched: Watched,
+        sockets: Vec<ListenerSockets>,
+        counters: &Arc<Counters>,
+    ) -> io::Result<Self> {
         let mut udp = Vec::new();
         for ListenerSockets {
             listener,
@@ -98,13 +111,6 @@ impl UringPort {
                 watched.add_tcp(listener, socket)?;
             }
         }
-        // In the order of the sockets, the epoll set last.
-        let mut files: Vec<_> = udp
-            .iter()
-            .map(|receiver| receiver.listener.socket.as_raw_fd())
-            .collect();
-        files.push(watched.readiness.as_fd().as_raw_fd());
-        let ring = first_that_fits(ENTRIES_MIN + files.len() as u32, &files).map_err(io::Error::other)?;
         Ok(Self {
             ring,
             udp,
@@ -135,7 +141,7 @@ impl UringPort {
         Ok(())
     }
 
-    /// Enters the kernel if that brings anything. Returns whether it may have.
+    /// Enters the kernel if that brings anything.
     fn look(&mut self) -> io::Result<()> {
         let pending = self.ring.pending();
         if pending.overflow {
@@ -394,14 +400,22 @@ fn header(info: PacketInfo) -> libc::msghdr {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ListenerId, StreamEvent, UpstreamDatagram, bind_udp};
+    use super::super::{ListenerId, StreamEvent, UpstreamDatagram, Waker, bind_udp};
     use super::*;
     use std::net::UdpSocket;
 
+    fn opened(sockets: Vec<ListenerSockets>, counters: &Arc<Counters>) -> Result<UringPort, UringDenied> {
+        let watched = Watched::new(&Waker::new().unwrap(), counters).unwrap();
+        let ring = UringPort::ring(&sockets, &watched)?;
+        Ok(UringPort::open(ring, watched, sockets, counters).unwrap())
+    }
+
     #[test]
     fn the_probe_says_what_opening_would() {
-        let opened = UringPort::open(Vec::new(), &Waker::new().unwrap(), &Arc::new(Counters::new()));
-        assert_eq!(probe_uring().is_ok(), opened.is_ok());
+        assert_eq!(
+            probe_uring().is_ok(),
+            opened(Vec::new(), &Arc::new(Counters::new())).is_ok()
+        );
     }
 
     struct Count(usize);
@@ -435,7 +449,7 @@ mod tests {
             });
         }
         let counters = Arc::new(Counters::new());
-        let mut port = UringPort::open(sockets, &Waker::new().unwrap(), &counters).unwrap();
+        let mut port = opened(sockets, &counters).unwrap();
         let mut seen = Count(0);
         port.serve(&mut seen).unwrap();
         for round in 1..=3 {

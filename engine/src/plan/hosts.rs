@@ -32,13 +32,13 @@ pub(super) fn enter<'z>(hosts: &Hosts, visit: &mut Visit<'_, 'z>, answer: &mut A
         return Flow::Next;
     }
     let has = |node: &&'z Node, rtype| node.set(rtype).is_some();
+    let is_address = matches!(asked.rtype, Rtype::A | Rtype::AAAA);
+    if let Some(node) = own.filter(|node| is_address && has(node, asked.rtype)) {
+        return found(node, visit, answer);
+    }
     let star = wildcard(zone, labels);
     // Each family by itself: a wildcard stands in where the name has no address of that family.
-    if let Some(node) = own
-        .filter(|node| has(node, asked.rtype))
-        .or(star.filter(|node| has(node, asked.rtype)))
-        && matches!(asked.rtype, Rtype::A | Rtype::AAAA)
-    {
+    if let Some(node) = star.filter(|node| is_address && has(node, asked.rtype)) {
         return found(node, visit, answer);
     }
     let is_known = |node: &&'z Node| has(node, Rtype::A) || has(node, Rtype::AAAA);

@@ -102,7 +102,7 @@ fn fail<'z>(tree: &'z ServiceTree, reason: Reason, answer: &mut Answer<'z>) {
 
 fn bad_values(tree: &ServiceTree, labels: &[u8]) -> Reason {
     Reason::BadValues {
-        zone: tree.apex().to_buf(),
+        zone: Box::new(tree.apex().to_buf()),
         key: Path::of(labels).key().into(),
     }
 }
@@ -258,11 +258,13 @@ impl<'a, 'z> Look<'a, 'z> {
                 let service = look.gathered[at];
                 let is_text = rtype == Rtype::TXT && !service.text().is_empty();
                 match &service.host {
+                    // A text stands for the service, whatever its host; each text once.
                     _ if is_text => {
-                        if look.is_first(round, service.text()) {
-                            let rdata = answer.make_with(|made| text(service.text(), made));
-                            look.pick(service, rtype, place, rdata, answer);
-                        }
+                        let is_first = look.is_first(round, service.text());
+                        let rdata = is_first.then(|| answer.make_with(|made| text(service.text(), made)));
+                        rdata
+                            .into_iter()
+                            .for_each(|rdata| look.pick(service, rtype, place, rdata, answer));
                     }
                     Host::Name(target) => look.alias(service, target, name, rtype, place, chain, answer),
                     host if address_type(host) == Some(rtype) => look.address(service, round, None, place, answer),

@@ -6,6 +6,8 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
+
 use super::service::Service;
 
 /// Most children of a node.
@@ -80,6 +82,9 @@ impl Node {
         }
     }
 }
+
+/// Longest prefix, with its `/`, that needs no memory of its own: a name's path has 4 bytes for each of its 255.
+const PREFIX_MAX: usize = 1025;
 
 /// Which child holds `key`, or would.
 fn child_for(children: &[Child], key: &[u8]) -> usize {
@@ -159,11 +164,17 @@ impl Keys {
         {
             return;
         }
-        let mut from = Vec::with_capacity(prefix.len() + 1);
-        from.extend_from_slice(prefix);
-        from.push(b'/');
-        self.scan(&from, |service| {
-            if service.key.starts_with(&from) {
+        // A question's path always fits; answering it allocates nothing.
+        let mut short = ArrayVec::<u8, PREFIX_MAX>::new();
+        let long;
+        let from = if short.try_extend_from_slice(prefix).is_ok() && short.try_push(b'/').is_ok() {
+            &short[..]
+        } else {
+            long = [prefix, b"/"].concat();
+            &long[..]
+        };
+        self.scan(from, |service| {
+            if service.key.starts_with(from) {
                 visit(service)
             } else {
                 ControlFlow::Break(())
@@ -284,7 +295,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let key = format!("a{}/x{}", (state >> 40) % 300, (state >> 50) % 9);
             // First it grows, then it shrinks to nothing.
-            if (state >> 33) % 3 == 0 || round > 12_000 {
+            if (state >> 33).is_multiple_of(3) || round > 12_000 {
                 let key = model
                     .keys()
                     .nth((state >> 35) as usize % model.len().max(1))

@@ -20,21 +20,24 @@ use super::keys::Keys;
 use super::render::{self, Lone};
 use super::service::Service;
 use crate::encode::Template;
-use crate::zone::key::Key;
+use crate::zone::small::Small;
 use crate::zone::trie::{Keyed, NameHash, Spot, Trie};
 
 /// Services that an entry holds itself; a name with more is answered from the range of its keys.
 pub const FEW_MAX: usize = 8;
 
+/// Names up to this length stand in their entry.
+const NAME_INLINE: usize = 38;
+
 /// A name that exists.
 ///
-/// The fields that every answer reads come first: they share the cache line of the reference counts.
+/// The fields that every answer reads come first and lie side by side, prepared bytes included.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Entry {
+    name: Small<NAME_INLINE>,
     /// The answers of a name with one service that needs no look-up and no clock.
     pub(crate) lone: Option<Lone>,
-    name: Key,
     pub(crate) below: Below,
 }
 
@@ -45,15 +48,10 @@ impl Entry {
         self.name.as_bytes() == labels
     }
 
-    /// Has what comes first brought into the cache.
+    /// Has its cache lines brought in, all at once.
     #[inline]
     pub(crate) fn touch(&self) {
-        std::hint::black_box(self.lone.is_some());
-    }
-
-    /// Has the rendered bytes brought into the cache.
-    #[inline]
-    pub(crate) fn touch_answers(&self) {
+        std::hint::black_box(self.name.as_bytes().len());
         if let Some(lone) = &self.lone {
             lone.touch();
         }

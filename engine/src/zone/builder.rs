@@ -73,6 +73,9 @@ impl RecordZoneBuilder {
         {
             if let Some(owners) = self.referrers.get_mut(&target) {
                 owners.remove(labels);
+                if owners.is_empty() {
+                    self.referrers.remove(&target);
+                }
             }
         }
         for target in sets.iter().flat_map(|set| link::targets(&self.zone, set)) {
@@ -166,10 +169,13 @@ fn sign(came: bool) -> isize {
     if came { 1 } else { -1 }
 }
 
+/// TTL in seconds and rdata of one record.
+type Single = (u32, Vec<u8>);
+
 /// Collects single records into sets, in the order in which they came.
 #[derive(Debug, Default)]
 pub struct Collector {
-    names: HashMap<NameBuf, Vec<(Rtype, Vec<(u32, Vec<u8>)>)>>,
+    names: HashMap<NameBuf, Vec<(Rtype, Vec<Single>)>>,
     order: Vec<NameBuf>,
 }
 

@@ -6,11 +6,11 @@
 
 pub(crate) mod absolute;
 mod builder;
-pub(crate) mod key;
 pub(crate) mod link;
 mod lookup;
 mod records;
 mod rrset;
+pub(crate) mod small;
 pub mod trie;
 
 pub use builder::{Collector, OutOfZone, RecordZoneBuilder};

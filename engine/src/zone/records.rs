@@ -10,15 +10,18 @@ use std::sync::Arc;
 
 use nodens_wire::{Name, NameBuf, Rtype};
 
-use super::key::Key;
 use super::rrset::RrSet;
+use super::small::Small;
 use super::trie::{Keyed, NameHash, Spot, Trie};
 use crate::encode::{Prepared, PreparedBuf, Template};
+
+/// Names up to this length stand in their node: with the fields beside it a cache line.
+const NAME_INLINE: usize = 38;
 
 /// A name that exists.
 #[derive(Debug)]
 pub struct Node {
-    pub(super) name: Key,
+    pub(super) name: Small<NAME_INLINE>,
     /// Names directly below it, empty non-terminals included.
     pub(super) children: u32,
     pub(super) sets: Box<[NodeSet]>,
@@ -60,15 +63,9 @@ impl Node {
             .get(0)
     }
 
-    /// Has what comes first brought into the cache.
+    /// Has its cache lines brought in.
     #[inline]
     pub(crate) fn touch(&self) {
-        std::hint::black_box(self.sets.len());
-    }
-
-    /// Has the first set brought into the cache.
-    #[inline]
-    pub(crate) fn touch_sets(&self) {
         std::hint::black_box(self.sets.first().map(|set| set.records.rtype));
     }
 

@@ -62,7 +62,7 @@ impl<T> Clone for Entry<T> {
 enum Branch<T> {
     /// Sorted by hash.
     Block(Arc<[Entry<T>]>),
-    Fork(Arc<[Branch<T>; WAYS]>),
+    Fork(Arc<[Self; WAYS]>),
 }
 
 impl<T> Clone for Branch<T> {
