@@ -197,11 +197,11 @@ fn failures(server: &Nodens, stop: &AtomicBool) -> (u64, Vec<String>) {
 /// etcd is taken away by `cut`, keys change in `change`, it is given back by `mend`; no answer may fail, and all changes must come.
 fn outlives(cut: impl FnOnce(&mut Etcd, &Proxy), change: impl FnOnce(&mut Etcd), mend: impl FnOnce(&mut Etcd, &Proxy)) {
     let _alone = alone();
-    let mut etcd = Etcd::start().unwrap();
+    let mut etcd = Etcd::start().expect("etcd");
     etcd.put_many((0..100).map(|i| (format!("/skydns/example/cedar/s{i}"), host(&format!("10.0.0.{i}")))));
     etcd.put("/skydns/example/cedar/changes", &host("192.0.2.1"));
     etcd.put("/skydns/example/cedar/goes", &host("192.0.2.1"));
-    let proxy = Proxy::start(free_port(), etcd.port()).unwrap();
+    let proxy = Proxy::start(free_port(), etcd.port()).expect("a free port");
     let server = Nodens::start(&corefile(&proxy.url()));
     server.wait_for("goes.cedar.example. A", SOON, has("192.0.2.1"));
     let stop = AtomicBool::new(false);
@@ -356,8 +356,9 @@ fn memory() {
 #[test]
 fn a_question_over_everything_is_bounded() {
     let _alone = alone();
+    let services: u32 = if is_release() { 100_000 } else { 20_000 };
     let mut etcd = Etcd::start().unwrap();
-    etcd.put_many((0..100_000u32).map(|i| {
+    etcd.put_many((0..services).map(|i| {
         let [_, a, b, c] = i.to_be_bytes();
         (
             format!("/skydns/example/cedar/ns{}/s{i}", i % 100),
@@ -365,7 +366,13 @@ fn a_question_over_everything_is_bounded() {
         )
     }));
     let server = Nodens::start(&corefile(&etcd.url()));
-    server.wait_for("s99999.ns99.cedar.example. A", Duration::from_secs(60), is("NOERROR"));
+    let last = services - 1;
+    let read = server.wait_for(
+        &format!("s{last}.ns{}.cedar.example. A", last % 100),
+        20 * SOON,
+        is("NOERROR"),
+    );
+    println!("first read of {services} services: {read:?}");
     for name in ["cedar.example.", "*.cedar.example.", "*.ns7.cedar.example."] {
         let question = format!("{name} A");
         let mut took: Vec<Duration> = Vec::new();
@@ -381,13 +388,17 @@ fn a_question_over_everything_is_bounded() {
         let reply = server.ask_over(&question, Transport::Tcp);
         took.sort();
         println!(
-            "{question} over 100,000 services: {:?}, {} answers in {} bytes over TCP",
+            "{question} over {services}: {:?}, {} answers in {} bytes over TCP",
             took[5],
             reply.answers.len(),
             reply.len
         );
         assert!(reply.rcode == "NOERROR" && reply.answers.len() <= 4096);
-        let expected = if name.contains("ns7") { 1000 } else { 4000 };
+        let expected = if name.contains("ns7") {
+            services as usize / 100
+        } else {
+            4000
+        };
         assert!(
             reply.answers.len() >= expected,
             "{question}: {} answers",
@@ -399,5 +410,5 @@ fn a_question_over_everything_is_bounded() {
         );
     }
     assert!(server.metric("nodens_gather_limited_total") >= 1.0);
-    assert!(server.ask("s5.ns5.cedar.example. A").answers.len() == 1);
+    assert!(server.ask("s505.ns5.cedar.example. A").answers.len() == 1);
 }

@@ -7,6 +7,8 @@
 //! contract  what every port must do
 //! page      the metrics page                etcd      a real etcd     authority   its certificates
 //! nodens    the server as a process         proxy     a network that fails
+//! oracle    naive resolvers                 seed      numbers by seed
+//! inside    the engine without sockets
 //! ```
 #![forbid(unsafe_code)]
 
@@ -16,12 +18,15 @@ pub mod case;
 pub mod contract;
 pub mod etcd;
 pub mod expect;
+pub mod inside;
 pub mod nodens;
+pub mod oracle;
 pub mod page;
 pub mod process;
 pub mod proxy;
 pub mod records;
 pub mod runner;
+pub mod seed;
 pub mod world;
 
 use std::fmt;

@@ -153,7 +153,9 @@ impl Nodens {
                 "{text}: still {reply:?} after {limit:?}\n{}",
                 self.process.log_end()
             );
-            sleep(Duration::from_micros(200));
+            // Finely at first, so that what is measured is not the sleep.
+            let waited = begun.elapsed();
+            sleep((waited / 20).clamp(Duration::from_micros(200), Duration::from_millis(50)));
         }
     }
 
