@@ -23,7 +23,7 @@ pub(super) fn one_is_answered<P: Port>(open: Open<P>) {
         assert_eq!(seen.peer.to_socket_addr(), client.local_addr().unwrap());
         assert!(seen.peer.is_ipv4());
         assert!(!seen.cut);
-        assert_eq!(seen.local, None);
+        assert_eq!(seen.local, Some(rig.udp.ip()));
     }
 }
 
@@ -210,16 +210,48 @@ pub(super) fn replies_leave_from_the_address_asked<P: Port>(open: Open<P>) {
 }
 
 pub(super) fn ipv6_and_its_wildcard<P: Port>(open: Open<P>) {
-    for (bound, local) in [("::1", None), ("::", Some("::1".parse().unwrap()))] {
+    for bound in ["::1", "::"] {
         let mut rig = Rig::on(open, bound);
         let client = client(SocketAddr::new("::1".parse().unwrap(), rig.udp.port()));
         client.send(b"query").unwrap();
         rig.until(|handler| handler.datagrams.len() == 1);
         assert_eq!(receive(&client), b"query");
         let seen = &rig.handler.datagrams[0];
-        assert_eq!(seen.local, local);
+        assert_eq!(seen.local, Some("::1".parse().unwrap()));
         assert_eq!(seen.peer.to_socket_addr(), client.local_addr().unwrap());
         assert!(!seen.peer.is_ipv4());
+    }
+}
+
+/// A wildcard's listener may have sockets of its own for addresses of the host, which know their address without asking.
+pub(super) fn a_wildcard_with_sockets_of_its_own<P: Port>(open: Open<P>) {
+    let everywhere = bind_udp("[::]:0".parse().unwrap()).unwrap();
+    let port = everywhere.local_addr().unwrap().as_socket().unwrap().port();
+    let own = bind_udp(SocketAddr::from(([127, 0, 0, 2], port))).unwrap();
+    let listener = nodens_engine::io::ListenerId(3);
+    let sockets = |udp, tcp| ListenerSockets {
+        listener,
+        udp: Some(udp),
+        tcp,
+    };
+    let tcp = bind_tcp(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let mut rig = Rig::with(open, vec![sockets(everywhere, Some(tcp)), sockets(own, None)]);
+    for address in ["127.0.0.1", "127.0.0.2", "127.0.0.3", "::1"] {
+        let address: IpAddr = address.parse().unwrap();
+        let client = client(SocketAddr::new(address, port));
+        client.send(b"query").unwrap();
+        let before = rig.handler.datagrams.len();
+        rig.until(|handler| handler.datagrams.len() > before);
+        assert_eq!(receive(&client), b"query");
+        let seen = rig.handler.datagrams.last().unwrap().clone();
+        assert_eq!((seen.listener, seen.local), (listener, Some(address)));
+        let effect = Effect::Send {
+            listener,
+            peer: seen.peer,
+            local: seen.local,
+        };
+        rig.apply(effect, b"more");
+        assert_eq!(receive(&client), b"more");
     }
 }
 

@@ -42,6 +42,10 @@ pub fn check<P: Port>(open: Open<P>) {
             datagrams::replies_leave_from_the_address_asked,
         ),
         ("IPv6 and its wildcard", datagrams::ipv6_and_its_wildcard),
+        (
+            "a wildcard with sockets of its own",
+            datagrams::a_wildcard_with_sockets_of_its_own,
+        ),
         ("listeners are told apart", datagrams::listeners_are_told_apart),
         (
             "clients that cannot be answered harm nobody",
