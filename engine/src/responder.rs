@@ -224,17 +224,14 @@ impl Responder {
         };
         let name = &mut row[..query.qname.len()];
         label::fold_into(query.qname.as_bytes(), name);
-        let route = now
-            .config
-            .listeners
-            .get(usize::from(listener.0))
-            .and_then(|l| route(l, name, query.rtype));
-        let probe = route.and_then(|route| now.config.plans[route.plan as usize].first_zone(name));
+        let listener = now.config.listeners.get(usize::from(listener.0));
+        let found = listener.and_then(|listener| route(listener, name, query.rtype));
+        let probe = found.and_then(|(at, route)| now.config.plans[route.plan as usize].first_zone(name, at));
         let probe = probe.map(|probe| Probe {
             hash: self.hash.of(&name[..probe.len]),
             ..probe
         });
-        First::Query(query, route, probe)
+        First::Query(query, found.map(|(_, route)| route), probe)
     }
 
     /// Answers one query into `room`; returns the bytes of the reply, 0 where it left by an effect.

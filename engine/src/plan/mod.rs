@@ -82,9 +82,9 @@ impl Plan {
         self.steps.is_empty() && !self.metrics && !self.errors && self.log.is_empty()
     }
 
-    /// Where a folded name will be looked up first.
+    /// Where a folded name will be looked up first. The block's zone stands behind its first `known` bytes.
     #[inline]
-    pub(crate) fn first_zone(&self, name: &[u8]) -> Option<Probe<'static>> {
+    pub(crate) fn first_zone(&self, name: &[u8], known: usize) -> Option<Probe<'static>> {
         self.steps.iter().zip(0..).find_map(|(step, at)| match step {
             Step::Hosts(hosts) => Some(Probe {
                 step: at,
@@ -93,7 +93,7 @@ impl Plan {
                 hash: 0,
                 held: Held::Unknown,
             }),
-            Step::File(source) | Step::Etcd(source) => source.zones.find(name).map(|(len, &zone)| Probe {
+            Step::File(source) | Step::Etcd(source) => source.zones.find_near(name, known).map(|(len, &zone)| Probe {
                 step: at,
                 len,
                 zone,

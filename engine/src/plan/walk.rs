@@ -102,19 +102,17 @@ pub(crate) struct Walk<'a, 'z> {
     additional_left: u8,
 }
 
-/// The server block that serves a folded name. A question for DS belongs to the zone above the cut, where that is
+/// The server block that serves a folded name, and how many of the name's bytes stand in front of its zone. A question for DS belongs to the zone above the cut, where that is
 /// served too (RFC 4035 §3.1.4.1).
 #[inline]
-pub(crate) fn route(listener: &Listener, name: &[u8], rtype: Rtype) -> Option<Route> {
+pub(crate) fn route(listener: &Listener, name: &[u8], rtype: Rtype) -> Option<(usize, Route)> {
     let (at, &route) = listener.routes.find(name)?;
     if rtype == Rtype::DS && name[at] != 0 {
         let parent = at + 1 + usize::from(name[at]);
-        return listener
-            .routes
-            .find_from(name, parent)
-            .map_or(Some(route), |(_, &above)| Some(above));
+        let above = listener.routes.find_from(name, parent);
+        return Some(above.map_or((at, route), |(at, &above)| (at, above)));
     }
-    Some(route)
+    Some((at, route))
 }
 
 impl<'a, 'z> Walk<'a, 'z> {
@@ -210,7 +208,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         let folded: NameBuf = name.clone().folded();
         let outer = answer.begin_inner();
         match route(self.listener, folded.as_bytes(), wanted.rtype)
-            .map(|route| &self.now.config.plans[route.plan as usize])
+            .map(|(_, route)| &self.now.config.plans[route.plan as usize])
         {
             Some(plan) if !plan.is_empty() => {
                 let (name, folded) = (name.as_name(), folded.as_bytes());

@@ -90,6 +90,17 @@ impl<T> ZoneMap<T> {
         }
     }
 
+    /// The same for a name of which a zone without its first `known` bytes is known to be a suffix: mostly that zone is
+    /// the only one here too, and then there is nothing to compare.
+    #[must_use]
+    #[inline]
+    pub(crate) fn find_near(&self, name: &[u8], known: usize) -> Option<(usize, &T)> {
+        match &self.zones[..] {
+            [(zone, value)] if zone.as_bytes().len() == name.len() - known => Some((known, value)),
+            _ => self.find(name),
+        }
+    }
+
     /// The value of exactly this zone.
     #[inline]
     fn get(&self, zone: &[u8]) -> Option<&T> {
