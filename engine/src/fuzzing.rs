@@ -96,7 +96,6 @@ impl World {
             reply = bytes;
         }
         assert!(sent.next().is_none(), "one query, one reply");
-        drop(sent);
         let limit = match Query::parse(packet) {
             Ok(query) => query.opt.map_or(512, |opt| usize::from(opt.udp_size.max(512))),
             Err(_) => 512,
