@@ -216,7 +216,7 @@ impl Editor {
     pub fn finish(mut self, unix_secs: u64) -> ServiceTree {
         let wanted = (unix_secs & u64::from(u32::MAX)) as u32;
         let next = self.tree.serial.wrapping_add(1);
-        self.tree.serial = if wanted.wrapping_sub(next) < 1 << 31 {
+        self.tree.serial = if wanted.wrapping_sub(next) < (1 << 31) - 1 {
             wanted
         } else {
             next

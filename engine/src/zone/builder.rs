@@ -93,14 +93,9 @@ impl RecordZoneBuilder {
                 sets,
             });
         } else {
-            self.zone.names.remove(self.zone.hash_of(labels), labels);
-            self.zone.barriers.remove(self.zone.hash_of(labels), labels);
+            self.take_out(labels);
         }
         if existed != exists {
-            self.zone.wildcards = self
-                .zone
-                .wildcards
-                .saturating_add_signed(isize::from(labels.starts_with(b"\x01*")) * sign(exists));
             self.count_child(labels, exists);
         }
     }
@@ -116,7 +111,7 @@ impl RecordZoneBuilder {
             .saturating_add_signed(if came { 1 } else { -1 });
         let sets: Vec<_> = old.into_iter().flat_map(Node::sets).cloned().collect();
         if children == 0 && sets.is_empty() && !above.is_empty() {
-            self.zone.names.remove(self.zone.hash_of(above), above);
+            self.take_out(above);
             self.count_child(above, false);
             return;
         }
@@ -152,7 +147,20 @@ impl RecordZoneBuilder {
         self.put(node);
     }
 
+    fn take_out(&mut self, labels: &[u8]) {
+        if is_wildcard(labels) && self.zone.node(labels).is_some() {
+            self.zone.wildcards -= 1;
+        }
+        let hash = self.zone.hash_of(labels);
+        self.zone.names.remove(hash, labels);
+        self.zone.barriers.remove(hash, labels);
+    }
+
     fn put(&mut self, node: Node) {
+        // Also one without records: it comes and goes with the names below it, and may be given records meanwhile.
+        if is_wildcard(node.labels()) && self.zone.node(node.labels()).is_none() {
+            self.zone.wildcards += 1;
+        }
         let hash = self.zone.hash_of(node.labels());
         let is_cut = !node.labels().is_empty() && node.set(Rtype::NS).is_some();
         let node = Arc::new(node);
@@ -165,8 +173,8 @@ impl RecordZoneBuilder {
     }
 }
 
-fn sign(came: bool) -> isize {
-    if came { 1 } else { -1 }
+fn is_wildcard(labels: &[u8]) -> bool {
+    labels.starts_with(b"\x01*")
 }
 
 /// TTL in seconds and rdata of one record.
