@@ -39,7 +39,12 @@ pub fn service(i: u32) -> Service {
 /// The service `i` with another address.
 #[must_use]
 pub fn changed(i: u32, address: u32) -> Service {
-    Service { host: Host::V4(Ipv4Addr::from(address)), bad: false, priority: 10, ..service(i) }
+    Service {
+        host: Host::V4(Ipv4Addr::from(address)),
+        bad: false,
+        priority: 10,
+        ..service(i)
+    }
 }
 
 /// So many services, all directly below the zone.

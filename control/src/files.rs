@@ -139,19 +139,13 @@ impl FileZone {
             }
             self.stamp = stamp;
             // Parsing a large file takes a while; other tasks go on meanwhile.
-            let (zone, result) = match tokio::task::spawn_blocking(move || {
+            let parsed = tokio::task::spawn_blocking(move || {
                 let result = self.load();
                 (self, result)
-            })
-            .await
-            {
-                Ok(done) => done,
-                // A panic of the parser leaves the last good zone up.
-                Err(_) => {
-                    return output::error(
-                        "plugin/file: reading a zone file failed for good; it is no longer looked at",
-                    );
-                }
+            });
+            // A panic of the parser leaves the last good zone up.
+            let Ok((zone, result)) = parsed.await else {
+                return output::error("plugin/file: reading a zone file failed for good; it is no longer looked at");
             };
             self = zone;
             match result {
