@@ -2,5 +2,9 @@
 
 mod cases; // every scenario of `cases/` against the binary, on both back ends
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs
+mod limits; // every limit of the engine, at it and past it
 mod oracle; // the engine against the naive resolvers, on random data
 mod ports; // both back ends against the contract of a port
+mod rebuild; // zones changed step by step against zones built anew
+mod sim; // network, etcd and clock by seed
+mod tidy; // manifests, crate roots and the file tree

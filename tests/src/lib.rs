@@ -9,6 +9,9 @@
 //! nodens    the server as a process         proxy     a network that fails
 //! oracle    naive resolvers                 seed      numbers by seed
 //! inside    the engine without sockets
+//! served    the same with several server blocks and streams
+//! folding   a zone of etcd as the control plane folds it
+//! sim       network, etcd and clock by seed, around the real worker
 //! ```
 #![forbid(unsafe_code)]
 
@@ -18,6 +21,7 @@ pub mod case;
 pub mod contract;
 pub mod etcd;
 pub mod expect;
+pub mod folding;
 pub mod inside;
 pub mod nodens;
 pub mod oracle;
@@ -27,6 +31,8 @@ pub mod proxy;
 pub mod records;
 pub mod runner;
 pub mod seed;
+pub mod served;
+pub mod sim;
 pub mod world;
 
 use std::fmt;

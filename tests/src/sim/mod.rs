@@ -1,0 +1,19 @@
+//! The whole without a kernel and without waiting: network, etcd and clock by seed.
+//!
+//! ```text
+//!   clients ──> network ──> Fault ──> worker::run_on ──> replies, checked against the model
+//!                                          ^
+//!   etcd ──> source (etcd::step) ──> rebuild ──> publish        all of it while the worker waits
+//! ```
+
+pub mod clients;
+mod clock;
+pub mod etcd;
+pub mod fault;
+pub mod network;
+pub mod world;
+
+pub use clock::VirtualClock;
+pub use fault::{Fate, Fault, Rates};
+pub use network::{Network, SimPort};
+pub use world::simulate;
