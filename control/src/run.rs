@@ -33,7 +33,7 @@ use crate::output;
 use crate::publish::Publisher;
 use crate::querylog::Writer;
 use crate::rebuild::{EtcdZone, Rebuild, start_serial};
-use crate::workers::{choose_port, count};
+use crate::workers::{choose_port, count, own_cores, stay_on};
 
 /// Messages of an etcd source that wait to be applied.
 const MESSAGES_MAX: usize = 16;
@@ -130,10 +130,12 @@ pub fn run(corefile: &Corefile, options: &Options) -> anyhow::Result<u8> {
         ..
     } = compiled;
     publisher.config(config);
+    let cores = own_cores(workers);
     let mut running = Vec::new();
     for (((sockets, stats), counters), log) in sockets.into_iter().zip(&stats).zip(&ports).zip(queues) {
         let responder = Responder::new(random(), hash.clone(), Arc::clone(stats), log);
-        running.push(start_worker(kind, sockets, responder, &published, counters)?);
+        let core = cores.as_ref().and_then(|cores| cores.get(running.len()).copied());
+        running.push(start_worker(kind, sockets, responder, &published, counters, core)?);
     }
 
     // 4. Endpoints for probes and metrics.
@@ -267,6 +269,7 @@ fn start_worker(
     mut responder: Responder,
     published: &Arc<Published>,
     counters: &Arc<Counters>,
+    core: Option<usize>,
 ) -> anyhow::Result<Running> {
     let waker = Waker::new().context("cannot start a worker")?;
     let stop = Stop::new(waker.clone());
@@ -275,6 +278,9 @@ fn start_worker(
     let (own_stop, own_ended) = (stop.clone(), Arc::clone(&ended));
     let (published, counters) = (Arc::clone(published), Arc::clone(counters));
     let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
+        if let Some(core) = core {
+            stay_on(core);
+        }
         // A ring belongs to the thread that makes it.
         let mut port = match io::open(kind, sockets, &waker, &counters) {
             Ok(port) => port,

@@ -6,6 +6,8 @@ use std::thread::available_parallelism;
 use anyhow::bail;
 use nodens_engine::io::{PortKind, probe_uring};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use crate::args::Io;
 use crate::output;
 
@@ -40,10 +42,54 @@ pub fn count(wanted: Option<usize>) -> usize {
         .max(1)
 }
 
+/// The core that each worker has for itself: where the process was given some cores of the machine alone (a cpuset, an
+/// affinity mask) and there is a worker for each of them. On a shared machine the scheduler knows better.
+pub fn own_cores(workers: usize) -> Option<Vec<usize>> {
+    let mask = sched_getaffinity(None).ok()?;
+    let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).collect();
+    let all = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    (own.len() == workers && own.len() < count_of(all.trim())?).then_some(own)
+}
+
+/// How many numbers a list such as `0-3,8` holds.
+fn count_of(list: &str) -> Option<usize> {
+    let ranges = list.split(',').map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+    });
+    ranges.sum()
+}
+
+/// Keeps the calling thread on one core. Where that fails it runs as well, only less evenly.
+pub fn stay_on(core: usize) {
+    let mut only = CpuSet::new();
+    only.set(core);
+    let _ = sched_setaffinity(None, &only);
+}
+
 /// Whole CPUs of this cgroup's quota, rounded up: half a CPU is worth one worker, not two throttled ones.
 fn quota() -> Option<usize> {
     let text = fs::read_to_string("/sys/fs/cgroup/cpu.max").ok()?;
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (usize, usize) = (quota.parse().ok()?, period.parse().ok()?);
     Some(quota.div_ceil(period.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cores_are_counted() {
+        assert_eq!(count_of("0-3,8"), Some(5));
+        assert_eq!(count_of("0"), Some(1));
+        assert_eq!(count_of("3-1"), None);
+        assert_eq!(count_of(""), None);
+    }
+
+    #[test]
+    fn there_is_always_a_worker() {
+        assert_eq!(count(Some(1)), 1);
+        assert!(count(None) >= 1);
+    }
 }

@@ -29,7 +29,7 @@ use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
 use crate::services::Entry;
 use crate::services::answer::Scratch;
 use crate::snapshot::{Config, Data, Route};
-use crate::stats::{Observed, WorkerStats};
+use crate::stats::{Observed, Series, WorkerStats};
 use crate::stream::{IDLE, REPLIES_LEN_MAX, Streams, split_frame};
 use crate::time::{Clock, Instant};
 use crate::zone::trie::{self, NameHash};
@@ -249,6 +249,9 @@ impl Responder {
         let written = written.unwrap_or_else(|_| {
             // One bad packet must not stop a node's DNS.
             self.stats.panics.add(1);
+            if let Some(series) = self.dropped(now, asking.origin) {
+                series.panics.add(1);
+            }
             self.work.services = Scratch::default();
             answer.reset();
             answer.rcode = Rcode::SERVFAIL;
@@ -356,6 +359,12 @@ impl Responder {
         )
     }
 
+    /// The counters of a server that belong to none of its zones.
+    fn dropped(&self, now: &Now<'_>, origin: Origin<'_>) -> Option<&Series> {
+        let listener = now.config.listeners.get(usize::from(origin.listener.0))?;
+        Some(self.stats.series.get(listener.dropped as usize)?)
+    }
+
     /// Counts and logs one query and its reply.
     fn observe(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
         let Asking {
@@ -363,6 +372,9 @@ impl Responder {
         } = *asking;
         if answer.limited {
             self.stats.gather_limited.add(1);
+            if let Some(series) = self.dropped(now, asking.origin) {
+                series.limited.add(1);
+            }
         }
         if answer.rcode == Rcode::BADVERS {
             return;

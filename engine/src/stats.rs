@@ -142,6 +142,10 @@ pub struct Series {
     pub dnssec_ok: Counter,
     /// By rcode, and by who answered.
     pub responses: [[Counter; PLUGINS]; RCODES],
+    /// Panics while answering; counted with the queries that no plan has seen, so once for each server.
+    pub panics: Counter,
+    /// Answers that a limit cut short; counted likewise.
+    pub limited: Counter,
 }
 
 /// One query, as it is counted.

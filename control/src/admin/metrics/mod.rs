@@ -3,7 +3,7 @@
 //! Names and labels of `coredns_*` are CoreDNS's; labels stand in alphabetical order as there. Series of queries
 //! appear with their first query, those without labels are there from the start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use axum::Router;
 use axum::http::header;
 use axum::routing::any;
 use nodens_engine::io::{CounterValues, Counters, ListenerId};
-use nodens_engine::stats::WorkerStats;
+use nodens_engine::stats::{Series, WorkerStats};
 use nodens_sources::etcd::Status;
 
 use super::health::HealthMetrics;
@@ -248,26 +248,34 @@ impl Metrics {
     }
 
     fn workers(&self, page: &mut Page) {
-        // Workers serve all listeners, so a panic has a server only where there is but one.
-        let server = match self.listeners.split_first() {
-            Some((first, others)) if others.iter().all(|other| other == first) => first,
-            _ => "",
+        let mut by_server = |name, help, value: fn(&Series) -> u64| {
+            let mut family = page.family(name, Kind::Counter, help);
+            let servers: BTreeSet<&String> = self.listeners.iter().collect();
+            for server in servers {
+                let own = self
+                    .series
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, labels)| labels.server == *server);
+                let sum: u64 = own
+                    .flat_map(|(at, _)| self.workers.iter().filter_map(move |worker| worker.series.get(at)))
+                    .map(|series| value(series))
+                    .sum();
+                family.sample(&[("server", server)], sum);
+            }
         };
-        page.family(
-            "nodens_panics_total",
-            Kind::Counter,
-            "Panics while answering, by server where it is the only one.",
-        )
-        .sample(&[("server", server)], self.panics());
+        by_server("nodens_panics_total", "Panics while answering.", |series| {
+            series.panics.get()
+        });
+        by_server(
+            "nodens_gather_limited_total",
+            "Answers that had to stop before all of their records were gathered.",
+            |series| series.limited.get(),
+        );
         let mut single = |name, help, value: fn(&WorkerStats) -> u64| {
             let sum: u64 = self.workers.iter().map(|worker| value(worker)).sum();
             page.single(name, Kind::Counter, help, sum);
         };
-        single(
-            "nodens_gather_limited_total",
-            "Answers from etcd that had to stop before all services were gathered.",
-            |worker| worker.gather_limited.get(),
-        );
         single(
             "nodens_log_dropped_total",
             "Lines for the log that found the queue full.",

@@ -47,8 +47,6 @@ fn what_has_no_labels_is_there_from_the_start() {
             "coredns_hosts_reload_timestamp_seconds 0",
             "coredns_health_request_failures_total 0",
             "coredns_health_request_duration_seconds_count 0",
-            "nodens_panics_total{server=\"\"} 0",
-            "nodens_gather_limited_total 0",
             "nodens_log_dropped_total 0",
             "nodens_streams_limited_total 0",
             "nodens_effects_dropped_total 0",
@@ -273,15 +271,23 @@ fn the_worst_standing_shows() {
 
 #[test]
 fn counters_of_workers_and_ports() {
+    let server = |port: u16| format!("dns://:{port}");
+    let dropped = |port| SeriesLabels {
+        server: server(port),
+        zone: "dropped".to_owned(),
+        view: String::new(),
+    };
     let metrics = Metrics {
-        workers: vec![Arc::new(WorkerStats::new(0)), Arc::new(WorkerStats::new(0))],
+        workers: vec![Arc::new(WorkerStats::new(2)), Arc::new(WorkerStats::new(2))],
         ports: vec![Arc::default(), Arc::default()],
-        listeners: vec!["dns://:53".to_owned(), "dns://:53".to_owned()],
+        listeners: vec![server(53), server(54)],
+        series: vec![dropped(53), dropped(54)],
         ..Metrics::default()
     };
     for worker in &metrics.workers {
         worker.panics.add(1);
-        worker.gather_limited.add(2);
+        worker.series[0].panics.add(1);
+        worker.series[1].limited.add(2);
         worker.log_dropped.add(3);
         worker.streams_limited.add(4);
         worker.effects_dropped.add(5);
@@ -291,21 +297,12 @@ fn counters_of_workers_and_ports() {
         &[
             "coredns_panics_total 2",
             "nodens_panics_total{server=\"dns://:53\"} 2",
-            "nodens_gather_limited_total 4",
+            "nodens_panics_total{server=\"dns://:54\"} 0",
+            "nodens_gather_limited_total{server=\"dns://:53\"} 0",
+            "nodens_gather_limited_total{server=\"dns://:54\"} 4",
             "nodens_log_dropped_total 6",
             "nodens_streams_limited_total 8",
             "nodens_effects_dropped_total 10",
-            "nodens_kernel_drops_total{server=\"dns://:53\"} 0",
-        ],
-    );
-    let two = Metrics {
-        listeners: vec!["dns://:53".to_owned(), "dns://:54".to_owned()],
-        ..metrics
-    };
-    check(
-        &two,
-        &[
-            "nodens_panics_total{server=\"\"} 2",
             "nodens_kernel_drops_total{server=\"dns://:53\"} 0",
             "nodens_kernel_drops_total{server=\"dns://:54\"} 0",
         ],
