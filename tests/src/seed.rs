@@ -11,7 +11,10 @@ impl Seeded {
     }
 
     /// The next number.
-    #[expect(clippy::should_implement_trait, reason = "an iterator would have to be unwrapped at each use")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would have to be unwrapped at each use"
+    )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
