@@ -15,7 +15,7 @@ use nodens_tests::seed::Seeded;
 use nodens_wire::{Name, NameBuf, Rtype};
 
 /// Seeds of an ordinary run.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 25;
 /// Versions of each zone.
 const VERSIONS: usize = 3;
 const ZONE: &str = "cedar.example.";
