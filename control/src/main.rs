@@ -18,7 +18,15 @@ fn main() -> ExitCode {
             ExitCode::from(text.status)
         }
         Command::Check(options) => match load(&options) {
-            Ok(_) => ExitCode::SUCCESS,
+            Ok(corefile) => {
+                for warning in &corefile.warnings {
+                    say(&format!(
+                        "{}\n",
+                        warning.render(&corefile.sources, colour(&std::io::stdout()))
+                    ));
+                }
+                ExitCode::SUCCESS
+            }
             Err(status) => status,
         },
         Command::Serve(options) => serve(&options),
@@ -45,14 +53,13 @@ fn load(options: &Options) -> Result<Corefile, ExitCode> {
         ExitCode::FAILURE
     })?;
     corefile::load(&input, options.port, &Machine).map_err(|refused| {
-        let colour = if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-            Colour::On
-        } else {
-            Colour::Off
-        };
-        complain(&format!("{}\n", refused.render(colour)));
+        complain(&format!("{}\n", refused.render(colour(&std::io::stderr()))));
         ExitCode::FAILURE
     })
+}
+
+fn colour(to: &impl std::io::IsTerminal) -> Colour {
+    if to.is_terminal() { Colour::On } else { Colour::Off }
 }
 
 fn say(text: &str) {

@@ -17,6 +17,7 @@ use nodens_sources::Change;
 use nodens_sources::etcd::{self, Entry, Event, LeaseId, LeaseState, LeaseUpdate, Message, Status};
 use tokio::sync::mpsc;
 
+use crate::output;
 use crate::publish::Publisher;
 
 /// One zone of an etcd stanza.
@@ -96,6 +97,7 @@ impl Rebuild {
         };
         let mut editor: Option<Editor> = None;
         let mut changed = false;
+        let mut bad = Vec::new();
         for change in event.changes {
             match change {
                 Change::Reset => {
@@ -110,6 +112,9 @@ impl Rebuild {
                     let Some(key) = relative(&self.zones[at].zone.own_key, &key).map(Box::<[u8]>::from) else {
                         continue;
                     };
+                    if let Err(error) = &value.value {
+                        bad.push(format!("{}: {error}", shown(&self.zones[at].zone.own_key, &key)));
+                    }
                     let service = self.service(&key, value);
                     let state = &mut self.zones[at];
                     if let Some(reading) = &mut state.reading {
@@ -151,6 +156,7 @@ impl Rebuild {
             self.publish(at, editor);
         }
         self.forget_leases();
+        report(&bad);
     }
 
     fn publish(&mut self, at: usize, editor: Editor) {
@@ -267,6 +273,37 @@ fn put(editor: &mut Editor, service: Service) -> bool {
         editor.put(service);
     }
     !same
+}
+
+/// Bad values of one revision that are named; the others are only counted.
+const REPORTED_MAX: usize = 5;
+
+/// One line for the values of a revision that do not parse.
+fn report(bad: &[String]) {
+    if bad.is_empty() {
+        return;
+    }
+    let named = bad
+        .iter()
+        .take(REPORTED_MAX)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join("; ");
+    let more = bad.len().saturating_sub(REPORTED_MAX);
+    let more = if more > 0 {
+        format!("; and {more} more")
+    } else {
+        String::new()
+    };
+    output::warning(&format!(
+        "plugin/etcd: left out, since the value is no SkyDNS service: {named}{more}"
+    ));
+}
+
+/// A whole key, fit for a log.
+fn shown(own: &[u8], key: &[u8]) -> String {
+    let slash = if key.is_empty() || own.ends_with(b"/") { "" } else { "/" };
+    format!("{}{slash}{}", own.escape_ascii(), key.escape_ascii())
 }
 
 /// A key relative to the zone's own; `None` for one that only begins with the same letters.

@@ -256,6 +256,15 @@ fn bind(listeners: &[Address]) -> Result<Vec<ListenerSockets>, (io::BindError, A
     Ok(sockets)
 }
 
+/// Tells that its worker has ended, by whatever way.
+struct End(Arc<AtomicBool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// A running worker.
 struct Running {
     thread: JoinHandle<()>,
@@ -278,6 +287,7 @@ fn start_worker(
     let (own_stop, own_ended) = (stop.clone(), Arc::clone(&ended));
     let (published, counters) = (Arc::clone(published), Arc::clone(counters));
     let thread = std::thread::Builder::new().name("worker".into()).spawn(move || {
+        let _end = End(own_ended);
         if let Some(core) = core {
             stay_on(core);
         }
@@ -295,7 +305,6 @@ fn start_worker(
         if let Err(error) = result {
             output::error(&format!("a worker cannot go on: {error}"));
         }
-        own_ended.store(true, Ordering::Release);
     })?;
     match is_open.recv() {
         Ok(Ok(())) => Ok(Running { thread, stop, ended }),
@@ -390,11 +399,12 @@ fn announce(start_lines: &[String]) {
 
 /// Waits for the signal that ends the process; returns the exit status.
 async fn until_end(workers: &[Running], lameduck: Duration, readiness: &admin::Readiness) -> u8 {
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut quit), Ok(mut hangup)) = (
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut quit), Ok(mut hangup), Ok(mut reload)) = (
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
         signal(SignalKind::quit()),
         signal(SignalKind::hangup()),
+        signal(SignalKind::user_defined1()),
     ) else {
         output::error("cannot listen for signals");
         return 1;
@@ -412,6 +422,9 @@ async fn until_end(workers: &[Running], lameduck: Duration, readiness: &admin::R
             }
             _ = quit.recv() => return 0,
             _ = hangup.recv() => {}
+            _ = reload.recv() => {
+                output::warning("SIGUSR1: a Corefile cannot be reloaded yet; restart to use another one");
+            }
             _ = look.tick() => {
                 if workers.iter().any(|worker| worker.ended.load(Ordering::Acquire)) {
                     return 1;

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use arrayvec::ArrayVec;
 use nodens_wire::{Name, NameBuf, Opcode, Rcode, Rtype};
 use rand::rngs::ChaCha8Rng;
 
@@ -100,6 +101,8 @@ pub(crate) struct Walk<'a, 'z> {
     random: &'a mut ChaCha8Rng,
     aliases_left: u8,
     additional_left: u8,
+    /// The names of the questions that are being answered, the client's first: one that comes again is a loop.
+    trail: ArrayVec<NameBuf, { ALIASES_MAX as usize + 1 }>,
 }
 
 /// The server block that serves a folded name, and how many of the name's bytes stand in front of its zone. A question for DS belongs to the zone above the cut, where that is
@@ -132,6 +135,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             random,
             aliases_left,
             additional_left,
+            trail: ArrayVec::new(),
         }
     }
 
@@ -146,7 +150,7 @@ impl<'a, 'z> Walk<'a, 'z> {
     ) {
         let entered = self.down(plan, asked, probe, answer);
         while let Some(pending) = answer.next_pending() {
-            let came = self.again(&pending, depth, answer);
+            let came = self.again(asked, &pending, depth, answer);
             answer.resolved(came);
         }
         for step in plan.steps[..entered].iter().rev() {
@@ -190,7 +194,7 @@ impl<'a, 'z> Walk<'a, 'z> {
     }
 
     /// Asks for a name that an alias or a target led to, starting again from the choice of the server block.
-    fn again(&mut self, wanted: &Pending<'z>, depth: u8, answer: &mut Answer<'z>) -> usize {
+    fn again(&mut self, asked: Asked<'_>, wanted: &Pending<'z>, depth: u8, answer: &mut Answer<'z>) -> usize {
         let is_alias = matches!(wanted.purpose, Purpose::Alias | Purpose::AliasWithRcode);
         let left = if is_alias {
             &mut self.aliases_left
@@ -206,11 +210,18 @@ impl<'a, 'z> Walk<'a, 'z> {
             return 0;
         };
         let folded: NameBuf = name.clone().folded();
+        if self.trail.is_empty() {
+            self.trail.push(asked.name.to_buf());
+        }
+        if is_alias && self.trail.contains(&folded) {
+            return 0;
+        }
         let outer = answer.begin_inner();
         match route(self.listener, folded.as_bytes(), wanted.rtype)
             .map(|(_, route)| &self.now.config.plans[route.plan as usize])
         {
             Some(plan) if !plan.is_empty() => {
+                let folded_name = folded.clone();
                 let (name, folded) = (name.as_name(), folded.as_bytes());
                 let asked = Asked {
                     name,
@@ -218,7 +229,9 @@ impl<'a, 'z> Walk<'a, 'z> {
                     rtype: wanted.rtype,
                     may_copy: false,
                 };
+                self.trail.push(folded_name);
                 self.answer(plan, asked, None, depth + 1, answer);
+                self.trail.pop();
             }
             _ => answer.rcode = Rcode::REFUSED,
         }

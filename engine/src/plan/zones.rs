@@ -90,13 +90,13 @@ impl<T> ZoneMap<T> {
         }
     }
 
-    /// The same for a name of which a zone without its first `known` bytes is known to be a suffix: mostly that zone is
-    /// the only one here too, and then there is nothing to compare.
+    /// The same for a name that lies in a zone behind its first `known` bytes: mostly that zone is the only one here too,
+    /// and then one comparison tells.
     #[must_use]
     #[inline]
     pub(crate) fn find_near(&self, name: &[u8], known: usize) -> Option<(usize, &T)> {
         match &self.zones[..] {
-            [(zone, value)] if zone.as_bytes().len() == name.len() - known => Some((known, value)),
+            [(zone, value)] if name[known..] == *zone.as_bytes() => Some((known, value)),
             _ => self.find(name),
         }
     }
@@ -148,6 +148,19 @@ mod tests {
         check("xcedar.example.", Some((7, "example.")));
         check("test.", None);
         check(".", None);
+    }
+
+    #[test]
+    fn another_zone_of_the_same_length_is_another_zone() {
+        let mut map = ZoneMap::new(NameHash::new(3));
+        map.entry(&NameBuf::from_text("elm.example.").unwrap(), || ());
+        let check = |name: &str, known, expected| {
+            let name = NameBuf::from_text(name).unwrap();
+            assert_eq!(map.find_near(name.as_bytes(), known).is_some(), expected, "{name}");
+        };
+        check("www.elm.example.", 4, true);
+        check("www.oak.example.", 4, false);
+        check("www.elm.example.", 8, true);
     }
 
     #[test]
