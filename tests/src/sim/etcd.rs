@@ -271,8 +271,7 @@ impl Source {
     }
 
     fn tell(&mut self, mut watched: Vec<(WatchRange, i64)>) {
-        for at in 0..watched.len() {
-            let (range, from) = &watched[at];
+        for (at, (range, from)) in watched.iter_mut().enumerate() {
             let upto = (*from + self.seeded.below(4) as i64).min(self.log.revision);
             let response = if *from < self.log.compacted {
                 Response::Failed {
@@ -293,7 +292,7 @@ impl Source {
                 }
             };
             let outcome = self.step.apply(response);
-            watched[at].1 = upto + 1;
+            *from = upto + 1;
             if outcome.then != Then::Continue {
                 return self.go_on(outcome, None);
             }

@@ -70,10 +70,10 @@ pub fn simulate(seed: u64, steps: u64) -> Report {
     let ran = worker::run_on(&mut outside, || clock.read(), &mut responder, &published, &stop);
     let mut wrong = outside.wrong.take();
     if let Err(error) = ran {
-        wrong.get_or_insert(error.to_string());
+        wrong.get_or_insert_with(|| error.to_string());
     }
     if responder.poll_effect().is_some() || responder.poll_timeout().is_some() {
-        wrong.get_or_insert("the responder keeps effects or streams".to_owned());
+        wrong.get_or_insert_with(|| "the responder keeps effects or streams".to_owned());
     }
     if let Some(wrong) = wrong {
         panic!(
