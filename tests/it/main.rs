@@ -1,5 +1,7 @@
 //! Tests of the whole, in one binary.
 
+#![allow(clippy::unwrap_used, reason = "a test may end so")]
+
 mod cases; // every scenario of `cases/` against the binary, on both back ends
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs
 mod limits; // every limit of the engine, at it and past it
