@@ -16,7 +16,7 @@ use nodens_tests::served::{Served, etcd, file, hash, name, packet, soa};
 use nodens_wire::{NameBuf, Rtype};
 
 const ZONE: &str = "cedar.example.";
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 10;
 const TYPES: [&str; 11] = [
     "A", "AAAA", "TXT", "SRV", "MX", "CNAME", "DNAME", "NS", "DS", "SOA", "PTR",
 ];
