@@ -7,7 +7,6 @@ use crate::admin::{self, Metrics, Readiness, Reporter, SelfCheck};
 use crate::corefile::Diagnostic;
 use crate::corefile::settings::{Corefile, HttpAddress, Monitor};
 use crate::output;
-use crate::run::refused;
 
 /// Bound, not served yet.
 #[derive(Debug)]
@@ -35,10 +34,7 @@ impl Endpoints {
                 return Ok(());
             }
             let listener = admin::bind(address).map_err(|error| {
-                refused(
-                    &[Diagnostic::setup(address.span, format!("plugin/{name}: {error}"))],
-                    corefile,
-                )
+                corefile.refused(&[Diagnostic::setup(address.span, format!("plugin/{name}: {error}"))])
             })?;
             own.push((address.clone(), listener));
             Ok::<_, anyhow::Error>(())

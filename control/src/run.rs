@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::admin;
 use crate::args::Options;
 use crate::compile::{Address, Compiled, EtcdSource, compile};
+use crate::corefile::Diagnostic;
 use crate::corefile::settings::Corefile;
-use crate::corefile::{Colour, Diagnostic};
 use crate::endpoints::Endpoints;
 use crate::files::{FileZone, HostsFile};
 use crate::output;
@@ -44,7 +44,7 @@ const MESSAGES_MAX: usize = 16;
 /// The start failed. Everything that was started is stopped again.
 pub fn run(corefile: &Corefile, options: &Options) -> anyhow::Result<u8> {
     let hash = NameHash::new(random());
-    let compiled = compile(corefile, &hash).map_err(|errors| refused(&errors, corefile))?;
+    let compiled = compile(corefile, &hash).map_err(|errors| corefile.refused(&errors))?;
     for warning in &corefile.warnings {
         output::warning(&warning.headline(&corefile.sources));
     }
@@ -71,7 +71,7 @@ pub fn run(corefile: &Corefile, options: &Options) -> anyhow::Result<u8> {
     for (file, source) in files.iter_mut().zip(&compiled.files) {
         file.start(&publisher).map_err(|error| {
             let error = Diagnostic::setup(source.settings.db_file_span, format!("plugin/file: {error}"));
-            refused(&[error], corefile)
+            corefile.refused(&[error])
         })?;
     }
     let mut hosts: Vec<_> = compiled
@@ -206,17 +206,8 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// All errors, each drawn at its line.
-pub(crate) fn refused(errors: &[Diagnostic], corefile: &Corefile) -> anyhow::Error {
-    let drawn: Vec<_> = errors
-        .iter()
-        .map(|error| error.render(&corefile.sources, Colour::Off))
-        .collect();
-    anyhow::anyhow!(drawn.join("\n"))
-}
-
 fn bind_error(error: &io::BindError, address: &Address, corefile: &Corefile) -> anyhow::Error {
-    refused(&[Diagnostic::setup(address.span, error.to_string())], corefile)
+    corefile.refused(&[Diagnostic::setup(address.span, error.to_string())])
 }
 
 /// Most addresses of the host that get a socket of their own beside a wildcard's.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use nodens_wire::NameBuf;
 
-use super::diagnostic::Diagnostic;
+use super::diagnostic::{Colour, Diagnostic};
 use super::log_format::LogFormat;
 use super::source::{Sources, Span};
 
@@ -23,6 +23,17 @@ pub struct Corefile {
     pub warnings: Vec<Diagnostic>,
     /// The texts that the spans point into.
     pub sources: Sources,
+}
+
+impl Corefile {
+    /// What was found wrong when the configuration was used, each drawn at its line.
+    pub fn refused(&self, errors: &[Diagnostic]) -> anyhow::Error {
+        let drawn: Vec<_> = errors
+            .iter()
+            .map(|error| error.render(&self.sources, Colour::Off))
+            .collect();
+        anyhow::anyhow!(drawn.join("\n"))
+    }
 }
 
 /// One server block: what it serves, where, and how.
