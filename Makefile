@@ -38,7 +38,7 @@ need-build:
 	@command -v $(CARGO) >/dev/null || { echo 'please install Rust: https://rustup.rs' >&2; exit 1; }
 
 need-test: need-build
-	$(call need,etcd=etcd-server etcdctl=etcd-client dig=bind9-dnsutils dnsperf=dnsperf)
+	$(call need,etcd=etcd-server etcdctl=etcd-client dig=bind9-dnsutils dnsperf=dnsperf valgrind=valgrind)
 
 need-bench: need-test
 	$(call need,knotd=knot nsd=nsd gdnsd=gdnsd taskset=util-linux)
@@ -57,8 +57,9 @@ run: build ## serves examples/Corefile on 127.0.0.1:1053; ctrl-C ends it
 	@cd examples && exec "$$(cd .. && realpath $(TARGET))/release/nodens" -conf Corefile
 
 test: need-test ## everything that must hold
-	$(CARGO) build --release -p nodens
-	NODENS_BIN="$$(realpath $(TARGET))/release/nodens" $(CARGO) test --workspace
+	$(CARGO) build --release -p nodens -p nodens-benches --bins
+	NODENS_BIN="$$(realpath $(TARGET))/release/nodens" NODENS_HANDLER="$$(realpath $(TARGET))/release/handler" \
+	    $(CARGO) test --workspace
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
 lint: need-build ## form and lints, warnings denied
@@ -69,8 +70,7 @@ ROUNDS ?= 5
 SECS ?= 3
 BENCH_ARGS ?=
 bench: need-bench ## against an echo, knot, nsd and gdnsd; ROUNDS=1 SECS=1 for a quick look
-	$(CARGO) build --release -p nodens
-	$(CARGO) build --release -p nodens-benches --bins
+	$(CARGO) build --release -p nodens -p nodens-benches --bins
 	"$$(realpath $(TARGET))/release/versus" --rounds $(ROUNDS) --secs $(SECS) $(BENCH_ARGS)
 
 FUZZ ?= message name respond
@@ -89,5 +89,5 @@ sim: need-build ## SEED=N: the simulation from that seed, else from many
 	$(if $(SEED),SEED=$(SEED)) $(CARGO) test -p nodens-tests --test it sim -- --nocapture
 
 setup: need-test need-bench ## all packages, and a git hook that checks form before each commit
-	printf '#!/bin/sh\nexec cargo fmt --all --check\n' > .git/hooks/pre-commit
+	printf '#!/bin/sh\ncargo fmt --all --check && exec cargo test -q -p nodens-tests --test it tidy\n' > .git/hooks/pre-commit
 	chmod 755 .git/hooks/pre-commit
