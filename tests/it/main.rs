@@ -4,6 +4,7 @@
 
 mod cases; // every scenario of `cases/` against the binary, on both back ends
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs
+mod instructions; // what an answer costs, counted by callgrind
 mod limits; // every limit of the engine, at it and past it
 mod oracle; // the engine against the naive resolvers, on random data
 mod ports; // both back ends against the contract of a port
