@@ -23,7 +23,8 @@ pub fn choose_port(choice: Io) -> anyhow::Result<PortKind> {
             Err(denied) => bail!("--io=uring: {denied}"),
         },
         Io::Auto => Ok(match probe_uring() {
-            Ok(()) => PortKind::Uring,
+            // A worker that finds no locked memory left for its ring still takes the other way.
+            Ok(()) => PortKind::Auto,
             Err(denied) => {
                 output::info(&format!("{denied}; using recvmmsg and sendmmsg"));
                 PortKind::Mmsg

@@ -175,7 +175,7 @@ pub(crate) struct Memory {
 /// An empty vector of another lifetime in the same memory.
 fn recycle<A, B>(mut vec: Vec<A>) -> Vec<B> {
     vec.clear();
-    // In-place collection: a vector of the same layout keeps its allocation (tests/it/allocations.rs).
+    // In-place collection: a vector of the same layout keeps its allocation (tests/allocations).
     vec.into_iter().map(|_| unreachable!("it is empty")).collect()
 }
 

@@ -1,4 +1,6 @@
 //! An answer allocates nothing, once the responder is warm. In a binary of its own: it counts every allocation.
+
+#![allow(clippy::unwrap_used, reason = "a test may end so")]
 #![forbid(unsafe_code)]
 
 mod rebuild;
