@@ -122,7 +122,10 @@ fn random_key(seeded: &mut Seeded) -> String {
     }
 }
 
-fn change_keys(keys: &mut Keys, seeded: &mut Seeded) -> Vec<(String, Option<(String, Option<LeaseId>)>)> {
+/// A key, and what it holds now: value and lease, or nothing.
+type Edit = (String, Option<(String, Option<LeaseId>)>);
+
+fn change_keys(keys: &mut Keys, seeded: &mut Seeded) -> Vec<Edit> {
     let mut changes = BTreeMap::new();
     for _ in 0..1 + seeded.below(3) {
         let known: Vec<String> = keys.keys().cloned().collect();

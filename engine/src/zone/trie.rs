@@ -5,7 +5,7 @@
 //! ```
 //!
 //! One change copies one block and the forks above it, at any size. A look-up reads hot forks, then one or two cache
-//! lines of a block, then the value; [`Trie::touch`] reads the block's line ahead, so that a batch of look-ups
+//! lines of a block, then the value; `Trie::touch` reads the block's line ahead, so that a batch of look-ups
 //! overlaps its misses (bench `respond/etcd`).
 
 use std::hash::BuildHasher;
