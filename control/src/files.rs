@@ -1,5 +1,6 @@
 //! Zone files and hosts files: read at the start, looked at again, published when they changed.
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -17,11 +18,19 @@ use crate::compile::{FileSource, HostsSource};
 use crate::output;
 use crate::publish::Publisher;
 
+/// Wrong lines of one file that are told one by one.
+const WARNINGS_MAX: usize = 10;
+
 /// Largest file that is read.
 pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    if fs::metadata(path)?.len() > FILE_BYTES_MAX {
+    let metadata = fs::metadata(path)?;
+    // Opening a pipe would wait for whoever writes into it.
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
         return Err(io::Error::other(format!(
             "the file is larger than {FILE_BYTES_MAX} bytes"
         )));
@@ -217,11 +226,15 @@ impl HostsFile {
             None => Vec::new(),
         };
         let place = settings.file.display();
+        let left_out = Cell::new(0_usize);
         let bad = |line: BadLine| {
-            output::warning(&format!(
-                "plugin/hosts: {place}:{}: {}; the line is left out",
-                line.line, line.text
-            ));
+            left_out.set(left_out.get() + 1);
+            if left_out.get() <= WARNINGS_MAX {
+                output::warning(&format!(
+                    "plugin/hosts: {place}:{}: {}; it is left out",
+                    line.line, line.text
+                ));
+            }
         };
         let inline: String = settings.inline.iter().map(|host| format!("{}\n", host.text)).collect();
         // Lines that make no sense in the Corefile have been told with the configuration.
@@ -246,6 +259,12 @@ impl HostsFile {
                 }
             }
         }
+        if left_out.get() > WARNINGS_MAX {
+            output::warning(&format!(
+                "plugin/hosts: {place}: {} lines in all are left out",
+                left_out.get()
+            ));
+        }
         let zone = build(RecordZone::unloaded(Name::ROOT, self.hash.clone()), collector);
         publisher.zone(self.source.id, Zone::Records(zone));
         (self.news)(
@@ -264,10 +283,20 @@ impl HostsFile {
         loop {
             tokio::time::sleep(every).await;
             let stamp = Stamp::of(&self.source.settings.file);
-            if stamp != self.stamp {
-                self.stamp = stamp;
-                self.publish(&publisher);
+            if stamp == self.stamp {
+                continue;
             }
+            self.stamp = stamp;
+            // A large file takes a while, and a slow disk longer; other tasks go on meanwhile.
+            let own = Arc::clone(&publisher);
+            let read = tokio::task::spawn_blocking(move || {
+                self.publish(&own);
+                self
+            });
+            let Ok(hosts) = read.await else {
+                return output::error("plugin/hosts: reading a hosts file failed for good; it is no longer looked at");
+            };
+            self = hosts;
         }
     }
 }

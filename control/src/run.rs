@@ -36,7 +36,7 @@ use crate::rebuild::{EtcdZone, Rebuild, start_serial};
 use crate::workers::{choose_port, count, own_cores, stay_on};
 
 /// Messages of an etcd source that wait to be applied.
-const MESSAGES_MAX: usize = 16;
+const MESSAGES_MAX: usize = 4;
 
 /// Runs the server until a signal ends it; returns the exit status.
 ///

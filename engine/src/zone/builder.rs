@@ -178,42 +178,49 @@ fn is_wildcard(labels: &[u8]) -> bool {
 }
 
 /// TTL in seconds and rdata of one record.
-type Single = (u32, Vec<u8>);
+type Single = (u32, Box<[u8]>);
 
 /// Collects single records into sets, in the order in which they came.
 #[derive(Debug, Default)]
 pub struct Collector {
-    names: HashMap<NameBuf, Vec<(Rtype, Vec<Single>)>>,
-    order: Vec<NameBuf>,
+    /// Where each name stands in `names`, by its folded wire form.
+    at: HashMap<Box<[u8]>, usize>,
+    names: Vec<Vec<(Rtype, Vec<Single>)>>,
 }
 
 impl Collector {
     /// Adds a record. The same rdata twice is one record (RFC 2181 §5), unless `keep_doubles`.
     pub fn add(&mut self, owner: &NameBuf, rtype: Rtype, ttl: u32, rdata: &[u8], keep_doubles: bool) {
         let owner = owner.clone().folded();
-        let sets = self.names.entry(owner.clone()).or_insert_with(|| {
-            self.order.push(owner);
-            Vec::new()
-        });
+        let at = match self.at.get(owner.as_bytes()) {
+            Some(&at) => at,
+            None => {
+                self.at.insert(owner.as_bytes().into(), self.names.len());
+                self.names.push(Vec::with_capacity(1));
+                self.names.len() - 1
+            }
+        };
+        let sets = &mut self.names[at];
         let at = sets.iter().position(|(other, _)| *other == rtype).unwrap_or_else(|| {
-            sets.push((rtype, Vec::new()));
+            sets.push((rtype, Vec::with_capacity(1)));
             sets.len() - 1
         });
         let records = &mut sets[at].1;
-        if keep_doubles || records.iter().all(|(_, other)| other != rdata) {
+        if keep_doubles || records.iter().all(|(_, other)| **other != *rdata) {
             records.push((ttl, rdata.into()));
         }
     }
 
     /// The sets of each name.
     pub fn into_sets(mut self) -> impl Iterator<Item = (NameBuf, Vec<RrSet>)> {
-        self.order.into_iter().map(move |owner| {
-            let sets = self.names.remove(&owner).unwrap_or_default();
-            let sets = sets
+        let mut names: Vec<_> = self.at.into_iter().collect();
+        names.sort_unstable_by_key(|(_, at)| *at);
+        names.into_iter().filter_map(move |(owner, at)| {
+            let owner = Name::from_wire(&owner).ok()?.to_buf();
+            let sets = std::mem::take(&mut self.names[at])
                 .into_iter()
                 .map(|(rtype, records)| RrSet::new(rtype, records.iter().map(|(ttl, rdata)| (*ttl, &rdata[..]))));
-            let sets = sets.collect();
-            (owner, sets)
+            Some((owner, sets.collect()))
         })
     }
 }

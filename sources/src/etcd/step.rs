@@ -16,7 +16,7 @@ use super::{Entry, Event, LeaseId, keys};
 use crate::Change;
 
 /// Keys asked for in one page: few enough that a page does not show in the memory in use.
-pub const PAGE_KEYS: i64 = 500;
+pub const PAGE_KEYS: i64 = 2_000;
 
 /// What to ask etcd next.
 #[derive(Clone, Debug, PartialEq, Eq)]
