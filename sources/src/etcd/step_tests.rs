@@ -260,7 +260,7 @@ fn ranges(step: &Step) -> Vec<WatchRange> {
 fn pages_are_pinned_to_the_first_and_end_in_synced() {
     let mut log = Log::new();
     let text = value("x");
-    for n in 0..2_500 {
+    for n in 0..5 * PAGE_KEYS {
         log.log.push((2, format!("/s/cedar/{n:04}"), Some(text.clone())));
     }
     log.log.push((2, "/s/cedar".to_owned(), Some(text.clone())));
@@ -282,7 +282,7 @@ fn pages_are_pinned_to_the_first_and_end_in_synced() {
     assert_eq!(pages, 6);
     assert_eq!(
         (consumer.shown.len(), consumer.synced, step.keys()),
-        (2_501, Some(2), 2_501)
+        (10_001, Some(2), 10_001)
     );
     assert_eq!(
         ranges(&step),
@@ -431,7 +431,7 @@ fn compaction_another_cluster_and_a_log_set_back_lead_to_a_full_read() {
 #[test]
 fn compaction_between_pages_begins_anew() {
     let mut log = Log::new();
-    for n in 0..1_500 {
+    for n in 0..3 * PAGE_KEYS {
         log.log.push((2, format!("/s/cedar/{n:04}"), Some(value("x"))));
     }
     log.revision = 2;
@@ -443,7 +443,7 @@ fn compaction_between_pages_begins_anew() {
     log.change(&[("/s/cedar/0000", None)]);
     log.compacted = 3;
     read(&mut step, &log, &[], &mut consumer);
-    assert_eq!((consumer.shown.len(), step.keys(), step.reads()), (1_499, 1_499, 1));
+    assert_eq!((consumer.shown.len(), step.keys(), step.reads()), (5_999, 5_999, 1));
 }
 
 #[test]
@@ -527,7 +527,7 @@ fn pages_too_large_are_halved() {
             break;
         }
     }
-    assert_eq!(limits, [500, 250, 125, 62, 31, 15, 7, 3, 1]);
+    assert_eq!(limits, [2000, 1000, 500, 250, 125, 62, 31, 15, 7, 3, 1]);
 }
 
 #[test]
