@@ -242,9 +242,7 @@ impl Responder {
         room: &mut [u8],
         answer: &mut Answer<'z>,
     ) -> usize {
-        let Asking {
-            query, origin, limit, ..
-        } = *asking;
+        let Asking { origin, limit, .. } = *asking;
         let written = catch_unwind(AssertUnwindSafe(|| self.answer_into(now, asking, room, answer)));
         let written = written.unwrap_or_else(|_| {
             // One bad packet must not stop a node's DNS.
@@ -277,7 +275,6 @@ impl Responder {
             self.work.message = message;
         }
         self.observe(now, asking, answer, &written);
-        let _ = query;
         len
     }
 
@@ -408,19 +405,12 @@ impl Responder {
         if let Some((plan, _)) = plan
             && (!plan.log.is_empty() || (plan.errors && answer.reason.is_some()))
         {
-            self.log(plan, now, asking, answer, written);
+            self.log(plan, asking, answer, written);
         }
     }
 
     #[cold]
-    fn log(
-        &mut self,
-        plan: &Plan,
-        _now: &Now<'_>,
-        asking: &Asking<'_, '_>,
-        answer: &mut Answer<'_>,
-        written: &Written,
-    ) {
+    fn log(&mut self, plan: &Plan, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
         let Some(log) = &self.log else { return };
         let Asking {
             query, folded, origin, ..
