@@ -531,35 +531,27 @@ mod tests {
             .unwrap();
         let mark = builder.mark();
         let ns = name("ns.other.test");
-        for _ in 0..2 {
-            builder
-                .record_wire(
-                    Section::Authority,
-                    Owner::Question,
-                    Rtype::NS,
-                    Rclass::IN,
-                    5,
-                    ns.as_bytes(),
-                )
-                .unwrap();
-        }
+        let add_two = |builder: &mut Builder<'_>| {
+            for _ in 0..2 {
+                builder
+                    .record_wire(
+                        Section::Authority,
+                        Owner::Question,
+                        Rtype::NS,
+                        Rclass::IN,
+                        5,
+                        ns.as_bytes(),
+                    )
+                    .unwrap();
+            }
+        };
+        add_two(&mut builder);
         let full = builder.len();
         builder.rewind(mark);
         assert_eq!(builder.mark(), mark);
         assert_eq!(builder.records(Section::Authority), 0);
         // The names of what was taken back cannot be pointed to.
-        for _ in 0..2 {
-            builder
-                .record_wire(
-                    Section::Authority,
-                    Owner::Question,
-                    Rtype::NS,
-                    Rclass::IN,
-                    5,
-                    ns.as_bytes(),
-                )
-                .unwrap();
-        }
+        add_two(&mut builder);
         assert_eq!(builder.len(), full);
     }
 

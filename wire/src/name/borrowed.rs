@@ -7,7 +7,7 @@ use core::iter::FusedIterator;
 
 use arrayvec::ArrayVec;
 
-use super::label::{LABEL_LEN_MAX, eq_folded, fold_in_place, folded_words, write_text};
+use super::label::{LABEL_LEN_MAX, eq_folded, fold_in_place, folded_words, write_labels};
 use super::{LABELS_MAX, NAME_LEN_MAX, NameBuf};
 use crate::error::{ParseError, Reason};
 
@@ -171,13 +171,7 @@ impl PartialOrd for Name<'_> {
 impl fmt::Display for Name<'_> {
     /// The presentation form with its final dot.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_root() {
-            return f.write_str(".");
-        }
-        self.labels().try_for_each(|label| {
-            write_text(label, f)?;
-            f.write_str(".")
-        })
+        write_labels(self.labels(), f)
     }
 }
 

@@ -88,6 +88,17 @@ pub fn write_text(label: &[u8], out: &mut impl fmt::Write) -> fmt::Result {
     })
 }
 
+/// Writes a whole name label by label, with its final dot; the root is that dot alone.
+pub(super) fn write_labels<'p>(labels: impl Iterator<Item = &'p [u8]>, out: &mut impl fmt::Write) -> fmt::Result {
+    let mut is_root = true;
+    for label in labels {
+        write_text(label, out)?;
+        out.write_char('.')?;
+        is_root = false;
+    }
+    if is_root { out.write_char('.') } else { Ok(()) }
+}
+
 /// Sets bit 5 of each byte that is a capital letter. Exact for every byte: the sums of seven-bit values never carry
 /// into the next byte.
 #[inline]

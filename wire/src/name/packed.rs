@@ -11,7 +11,7 @@
 use core::fmt;
 use core::iter::FusedIterator;
 
-use super::label::{LABEL_LEN_MAX, eq_folded, write_text};
+use super::label::{LABEL_LEN_MAX, eq_folded, write_labels};
 use super::owned::Unfinished;
 use super::{LABELS_MAX, NAME_LEN_MAX, Name, NameBuf};
 use crate::error::{ParseError, Reason};
@@ -94,13 +94,7 @@ impl PartialEq<PackedName<'_>> for Name<'_> {
 
 impl fmt::Display for PackedName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_root() {
-            return f.write_str(".");
-        }
-        self.labels().try_for_each(|label| {
-            write_text(label, f)?;
-            f.write_str(".")
-        })
+        write_labels(self.labels(), f)
     }
 }
 
