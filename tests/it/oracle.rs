@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hickory_proto::op::Message;
+use nodens_engine::plan::{Plan, Step};
 use nodens_engine::services::{Extra, Host, Service, ServiceTree};
 use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, RrSet, Zone};
 use nodens_sources::etcd;
-use nodens_tests::inside::{Inside, hash};
 use nodens_tests::oracle::{Entry, Expected, RecordOracle, ServiceOracle, Value};
 use nodens_tests::records::{Line, check_section, line_of, rcode_text, wanted_line};
 use nodens_tests::seed::Seeded;
+use nodens_tests::served::{self, Served, hash};
 use nodens_wire::{Name, NameBuf, Rtype};
 
 /// Seeds of an ordinary run.
@@ -66,9 +67,18 @@ fn names_to_ask(of: impl Iterator<Item = String>, seeded: &mut Seeded) -> BTreeS
     names
 }
 
+/// A server of this zone from this step, its answers in the order of the data.
+fn serve(step: Step, zone: Zone) -> Served {
+    let plan = Plan {
+        steps: [step].into(),
+        ..Plan::default()
+    };
+    Served::new(vec![(ZONE, plan)], vec![zone], None)
+}
+
 fn ask_all(
     seed: u64,
-    inside: &mut Inside,
+    served: &mut Served,
     names: &BTreeSet<String>,
     types: &[&str],
     data: &dyn std::fmt::Debug,
@@ -78,7 +88,7 @@ fn ask_all(
     for name in names {
         for rtype in types {
             let question = format!("{name} {rtype}");
-            let reply = inside.ask(&question);
+            let reply = served.ask(&question);
             let want = resolve(name, rtype);
             if let Err(wrong) = check(&reply, &want) {
                 let data = if is_verbose() {
@@ -260,7 +270,7 @@ fn record_zones_answer_as_the_list_does() {
         let apex = wire_name(ZONE);
         let apex = Name::from_wire(&apex).expect("a name");
         let mut builder = RecordZoneBuilder::new(RecordZone::unloaded(apex, hash()));
-        let mut inside = Inside::new(ZONE, Zone::Records(builder.finish()));
+        let mut served = serve(served::file(ZONE, 0), Zone::Records(builder.finish()));
         let mut before: BTreeMap<String, Vec<RrSet>> = BTreeMap::new();
         for _ in 0..VERSIONS {
             let oracle = random_records(&mut seeded);
@@ -277,10 +287,10 @@ fn record_zones_answer_as_the_list_does() {
                 let owner = NameBuf::from_text(owner).expect("a name");
                 builder.set(owner.as_name(), sets).expect("in the zone");
             }
-            inside.publish(Zone::Records(builder.finish()));
+            served.publish(0, Zone::Records(builder.finish()));
             before = now;
             let names = names_to_ask(oracle.entries.iter().map(|e| e.owner.clone()), &mut seeded);
-            asked += ask_all(seed, &mut inside, &names, &TYPES, &oracle, &|name, rtype| {
+            asked += ask_all(seed, &mut served, &names, &TYPES, &oracle, &|name, rtype| {
                 oracle.resolve(name, rtype)
             });
         }
@@ -413,7 +423,7 @@ fn service_trees_answer_as_the_map_does() {
         let mut seeded = Seeded::new(seed);
         let apex = wire_name(ZONE);
         let mut tree = ServiceTree::unsynced(Name::from_wire(&apex).expect("a name"), 1, hash());
-        let mut inside = Inside::new(ZONE, Zone::Services(tree.clone()));
+        let mut served = serve(served::etcd(ZONE, 0), Zone::Services(tree.clone()));
         let mut before: BTreeMap<String, Option<Value>> = BTreeMap::new();
         for _ in 0..VERSIONS {
             let oracle = random_services(&mut seeded);
@@ -431,7 +441,7 @@ fn service_trees_answer_as_the_map_does() {
                 editor.put(service(&relative(key), value.as_ref()));
             }
             tree = editor.finish(1_700_000_000);
-            inside.publish(Zone::Services(tree.clone()));
+            served.publish(0, Zone::Services(tree.clone()));
             before.clone_from(&oracle.keys);
             let name = |key: &String| {
                 let key = relative(key);
@@ -443,7 +453,7 @@ fn service_trees_answer_as_the_map_does() {
             };
             let mut names = names_to_ask(oracle.keys.keys().map(name), &mut seeded);
             names.extend(["*", "any.web", "a.*", "*.*", "x1.*.a", "_tcp.any"].map(|labels| format!("{labels}.{ZONE}")));
-            asked += ask_all(seed, &mut inside, &names, &TYPES, &oracle, &|name, rtype| {
+            asked += ask_all(seed, &mut served, &names, &TYPES, &oracle, &|name, rtype| {
                 // A pattern never finds a PTR; what else it says there is left open.
                 let is_wild = name.split('.').any(|label| matches!(label, "*" | "any"));
                 if is_wild && rtype == "PTR" {

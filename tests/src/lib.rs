@@ -8,7 +8,6 @@
 //! page      the metrics page                etcd      a real etcd     authority   its certificates
 //! nodens    the server as a process         proxy     a network that fails
 //! oracle    naive resolvers                 seed      numbers by seed
-//! inside    the engine without sockets
 //! served    the same with several server blocks and streams
 //! folding   a zone of etcd as the control plane folds it
 //! sim       network, etcd and clock by seed, around the real worker
@@ -22,7 +21,6 @@ pub mod contract;
 pub mod etcd;
 pub mod expect;
 pub mod folding;
-pub mod inside;
 pub mod nodens;
 pub mod oracle;
 pub mod page;
