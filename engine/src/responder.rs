@@ -107,23 +107,12 @@ fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
         };
     }
     for first in seen {
-        match first {
-            First::Query(
-                _,
-                _,
-                Some(Probe {
-                    held: Held::Entry(entry),
-                    ..
-                }),
-            ) => entry.touch(),
-            First::Query(
-                _,
-                _,
-                Some(Probe {
-                    held: Held::Node(node), ..
-                }),
-            ) => node.touch(),
-            First::Query(..) | First::Refused(_) => {}
+        if let First::Query(_, _, Some(probe)) = first {
+            match probe.held {
+                Held::Entry(entry) => entry.touch(),
+                Held::Node(node) => node.touch(),
+                Held::Unknown | Held::Nothing => {}
+            }
         }
     }
 }
