@@ -131,7 +131,7 @@ impl Etcd {
                     self.client = Some(client);
                     return Ok(());
                 }
-                Err(error) if Instant::now() > end => {
+                Err(error) if Instant::now() > end || self.process().status().is_some() => {
                     let log = self.process.as_ref().map(Process::log_end).unwrap_or_default();
                     return Err(format!("etcd does not start: {error}\n{log}"));
                 }

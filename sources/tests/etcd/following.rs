@@ -1,3 +1,4 @@
+use nodens_sources::etcd::step::PAGE_KEYS;
 use nodens_sources::etcd::{Host, Service};
 
 use crate::follower::{Follower, settings};
@@ -9,7 +10,8 @@ const VALUE: &str = r#"{"host":"192.0.2.1"}"#;
 async fn pages_are_loaded_then_changes_followed() {
     let server = Server::start().await;
     let mut client = server.client().await;
-    for batch in 0..25 {
+    let total = PAGE_KEYS + 501;
+    for batch in 0..PAGE_KEYS / 100 + 5 {
         put_all(
             &mut client,
             (0..100).map(|n| format!("/skydns/example/cedar/{batch:02}{n:02}")),
@@ -31,10 +33,11 @@ async fn pages_are_loaded_then_changes_followed() {
     {
         let view = follower.view();
         let zone = &view.zones[0];
-        assert_eq!((zone.keys.len(), zone.pages), (2_501, 6));
+        // The own key of the zone, then two pages below it.
+        assert_eq!((zone.keys.len() as i64, zone.pages), (total, 3));
         let service: &Service = zone.keys["/skydns/example/cedar/0000"].value.as_ref().unwrap();
         assert_eq!(service.host, Host::V4([192, 0, 2, 1].into()));
-        assert_eq!(follower.status.keys(), 2_501);
+        assert_eq!(follower.status.keys(), total);
         assert_eq!(follower.status.revision(), zone.synced.unwrap());
         assert!(follower.status.connected());
         assert_eq!(follower.status.last_error(), None);
@@ -68,7 +71,10 @@ async fn pages_are_loaded_then_changes_followed() {
     assert_eq!(view.zones[0].events.last(), Some(&(revision, 51)));
     assert_eq!(view.zones[0].events.len(), 4);
     drop(view);
-    assert_eq!((follower.status.keys(), follower.status.revision()), (2_551, revision));
+    assert_eq!(
+        (follower.status.keys(), follower.status.revision()),
+        (total + 50, revision)
+    );
     assert_eq!(follower.status.resyncs(), 0);
 }
 

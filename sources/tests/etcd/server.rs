@@ -1,10 +1,14 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use etcd_client::{Client, ConnectOptions, PutOptions, Txn, TxnOp};
 use tempfile::TempDir;
+
+/// The ports handed out, below those from which the kernel serves clients.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// A running etcd; ends with the value.
 pub(crate) struct Server {
@@ -19,13 +23,13 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        let server = Self::spawned(&[], "http");
+        let mut server = Self::spawned(&[], "http");
         server.ready().await;
         server
     }
 
     pub(crate) async fn start_with(arguments: &[&str]) -> Self {
-        let server = Self::spawned(arguments, "http");
+        let mut server = Self::spawned(arguments, "http");
         server.ready().await;
         server
     }
@@ -66,9 +70,11 @@ impl Server {
         self.child = Some(command.spawn().expect("etcd is installed"));
     }
 
-    pub(crate) async fn ready(&self) {
+    pub(crate) async fn ready(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
+            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
+            assert_eq!(ended, None, "etcd ended while it was starting");
             if let Ok(mut client) = Client::connect([self.endpoint()], None).await
                 && client.status().await.is_ok_and(|status| status.leader() != 0)
             {
@@ -129,8 +135,18 @@ impl Drop for Server {
     }
 }
 
+/// A port that is free and that this process has not handed out before: two servers that are just starting see the same ports
+/// as free.
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static HANDED_OUT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let nth = HANDED_OUT.fetch_add(1, Ordering::Relaxed);
+        // Where to start differs between processes, so that two test runs at once seldom meet.
+        let port = PORTS.start + (nth + (std::process::id() % 120) as u16 * 100) % PORTS.len() as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 pub(crate) async fn put(client: &mut Client, key: &str, value: &str) {
