@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use nodens_wire::{Name, NameBuf, Rclass, Rtype};
 
+use super::generate::{Line, Range};
 use super::scan::{Entry, Scanner, Token};
 use crate::clip::clip;
 
-use super::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, Record, ZoneFile, ZoneFileError, rdata, text};
+use super::{GENERATED_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, Record, ZoneFile, ZoneFileError, rdata, text};
 
 /// The TTL where neither `$TTL` nor an earlier record gives one.
 const TTL_DEFAULT: u32 = 3_600;
@@ -24,6 +25,7 @@ pub(super) fn load(
         zone,
         read,
         includes: 0,
+        generated: 0,
         found: ZoneFile::default(),
         serial: None,
     };
@@ -61,6 +63,7 @@ struct Loader<'z> {
     zone: Name<'z>,
     read: &'z dyn Fn(&Path) -> io::Result<Vec<u8>>,
     includes: usize,
+    generated: usize,
     found: ZoneFile,
     serial: Option<u32>,
 }
@@ -96,6 +99,9 @@ impl Loader<'_> {
             match directive {
                 Some(word) if word.text.eq_ignore_ascii_case(b"$INCLUDE") => {
                     self.include(file, &entry, scope, depth)?;
+                }
+                Some(word) if word.text.eq_ignore_ascii_case(b"$GENERATE") => {
+                    self.generate(&entry, scope).map_err(|text| bad(entry.line, text))?;
                 }
                 Some(word) => directed(word, &entry.tokens[1..], scope).map_err(|text| bad(entry.line, text))?,
                 None => self.record(&entry, scope).map_err(|text| bad(entry.line, text))?,
@@ -137,6 +143,33 @@ impl Loader<'_> {
             ..scope.clone()
         };
         self.file(&path, &contents, &mut inner, depth + 1)
+    }
+
+    /// The records of a `$GENERATE`. What stands behind it inherits nothing from them, and they no TTL but `$TTL`.
+    fn generate(&mut self, entry: &Entry<'_>, scope: &Scope) -> Result<(), String> {
+        let (range, line) = match &entry.tokens[1..] {
+            [range, line @ ..] => (Range::parse(range.text)?, Line::parse(line)?),
+            [] => return Err("$GENERATE takes a range and a record".to_owned()),
+        };
+        let mut inner = Scope {
+            last_ttl: None,
+            ..scope.clone()
+        };
+        let mut text = Vec::new();
+        for number in range {
+            self.generated += 1;
+            if self.generated > GENERATED_MAX {
+                return Err(format!("more than {GENERATED_MAX} records by $GENERATE"));
+            }
+            let generated = Entry {
+                line: entry.line,
+                indented: false,
+                tokens: line.fill(number, &mut text)?,
+            };
+            self.record(&generated, &mut inner)?;
+            inner.last_ttl = None;
+        }
+        Ok(())
     }
 
     fn record(&mut self, entry: &Entry<'_>, scope: &mut Scope) -> Result<(), String> {
@@ -221,7 +254,6 @@ fn directed(word: &Token<'_>, arguments: &[Token<'_>], scope: &mut Scope) -> Res
         (b"$ORIGIN", [origin]) => scope.origin = text::name(origin.text, scope.origin.as_name())?.folded(),
         (b"$TTL", [ttl]) => scope.dollar_ttl = Some(text::seconds(ttl.text)?),
         (b"$ORIGIN" | b"$TTL", _) => return Err(format!("{named} takes one argument")),
-        (b"$GENERATE", _) => return Err("$GENERATE is not supported yet".to_owned()),
         _ => return Err(format!("unknown directive {named}")),
     }
     Ok(())

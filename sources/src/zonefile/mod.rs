@@ -3,11 +3,12 @@
 //! ```text
 //!   bytes ── scan ──> entries ── load ──> owner, TTL, class, type ── rdata ──> Record
 //!            brackets,           $ORIGIN, $TTL,                svcb, and the `domain` crate
-//!            quotes, comments    $INCLUDE                      for rare types
+//!            quotes, comments    $INCLUDE, $GENERATE           for rare types
 //! ```
 //!
 //! The `domain` crate's own file parser knows no units in times, so everything but the data of rare types is ours.
 
+mod generate;
 mod load;
 mod rdata;
 mod scan;
@@ -27,6 +28,10 @@ use thiserror::Error;
 pub const INCLUDE_DEPTH_MAX: usize = 7;
 /// `$INCLUDE`s of one zone in all.
 pub const INCLUDES_MAX: usize = 1_000;
+/// Records of one `$GENERATE`.
+pub const GENERATE_MAX: i64 = 65_536;
+/// Records of all `$GENERATE`s of one zone: a few bytes of text must not fill the memory.
+pub const GENERATED_MAX: usize = 1 << 20;
 
 /// One record of class IN.
 #[derive(Clone, Debug, PartialEq, Eq)]

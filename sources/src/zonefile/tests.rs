@@ -270,8 +270,46 @@ fn errors_name_file_line_and_cause() {
 }
 
 #[test]
+fn generated_records() {
+    check(
+        "$GENERATE 1-2 n$ 5 A 192.0.2.${10}\nx A 192.0.2.9",
+        &[
+            "n1.cedar.example. 5 A c000020b",
+            "n2.cedar.example. 5 A c000020c",
+            // The TTL of the SOA: what is generated leaves none behind.
+            "x.cedar.example. 60 A c0000209",
+        ],
+    );
+    check(
+        "$GENERATE 7-7 $ TXT \"a $\" b",
+        &["7.cedar.example. 3600 TXT 036120370162"],
+    );
+    check(
+        "$TTL 9\n$generate 1-1 n$ A 192.0.2.$",
+        &["n1.cedar.example. 9 A c0000201"],
+    );
+    check(
+        "$GENERATE 1-2 n$ A 192.0.2.1 ( ; spans\n)",
+        &["n1.cedar.example. 3600 A c0000201", "n2.cedar.example. 3600 A c0000201"],
+    );
+    let many = "$GENERATE 0-65535 n$ A 192.0.2.1\n".repeat(GENERATED_MAX / 65_536);
+    refuse(
+        &format!("{many}$GENERATE 1-1 n$ A 192.0.2.1"),
+        "more than 1048576 records by $GENERATE",
+    );
+}
+
+#[test]
 fn what_is_refused() {
-    refuse("$GENERATE 1-3 n$ A 192.0.2.$", "$GENERATE is not supported yet");
+    refuse("$GENERATE", "$GENERATE takes a range and a record");
+    refuse("$GENERATE 1-3", "$GENERATE takes a range and a record");
+    refuse("$GENERATE 3-1 n$ A 192.0.2.$", "bad stop in $GENERATE range \"3-1\"");
+    refuse(
+        "$GENERATE 0-65536 n$ A 192.0.2.1",
+        "$GENERATE of more than 65536 records",
+    );
+    refuse("$GENERATE 254-256 n$ A 192.0.2.$", "A: bad address \"192.0.2.256\"");
+    refuse("$GENERATE 1-2 n${0,1,z} A 192.0.2.$", "bad base in $GENERATE");
     refuse("$FOO", "unknown directive $FOO");
     refuse("$ORIGIN", "$ORIGIN takes one argument");
     refuse("$TTL 1y", "bad time \"1y\"");
