@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use nodens_engine::io::{interface_addresses, wildcard};
 use nodens_engine::log::{Classes, LogRule};
-use nodens_engine::plan::{Cidr, Hosts, LoadBalance, Plan, Source, Step, ZoneMap};
+use nodens_engine::plan::{Cidr, Clients, Hosts, LoadBalance, Plan, Source, Step, Transfer, ZoneMap};
 use nodens_engine::snapshot::{Config, Listener, Route, ZoneId};
 use nodens_engine::zone::trie::NameHash;
 use nodens_sources::etcd;
@@ -16,6 +16,7 @@ use crate::admin::{PluginEnabled, SeriesLabels};
 use crate::corefile::log_format::LogFormat;
 use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
+use crate::notify::Notify;
 
 /// A configuration, ready to be started.
 #[derive(Debug)]
@@ -71,6 +72,8 @@ pub struct FileSource {
     pub zone: NameBuf,
     /// The stanza.
     pub settings: settings::File,
+    /// Who is told of a new version.
+    pub notify: Option<Notify>,
 }
 
 /// A `hosts` directive.
@@ -300,6 +303,18 @@ impl Compiler<'_> {
                 .collect();
             steps.push(Step::LoadBalance(LoadBalance { prefer }));
         }
+        if !block.transfer.is_empty() {
+            let mut stanzas = self.map();
+            for stanza in &block.transfer {
+                for zone in &stanza.zones {
+                    stanzas.entry(zone, || Clients {
+                        everybody: stanza.everybody,
+                        addresses: stanza.to.iter().map(SocketAddr::ip).collect(),
+                    });
+                }
+            }
+            steps.push(Step::Transfer(Transfer { stanzas }));
+        }
         if let Some(hosts) = &block.hosts {
             steps.push(Step::Hosts(Hosts {
                 data: self.hosts(hosts),
@@ -318,6 +333,7 @@ impl Compiler<'_> {
                             id,
                             zone: zone.clone(),
                             settings: file.clone(),
+                            notify: notify(block, zone),
                         });
                     }
                 }
@@ -407,6 +423,25 @@ impl Compiler<'_> {
     }
 }
 
+/// Who is told of a new version of a zone: the servers of the stanza of `transfer` that decides for it.
+fn notify(block: &ServerBlock, zone: &NameBuf) -> Option<Notify> {
+    let holds = |own: &&NameBuf| zone.as_name().is_within(own.as_name());
+    let longest =
+        |stanza: &&settings::Transfer| stanza.zones.iter().filter(holds).map(|own| own.as_bytes().len()).max();
+    // Of equally long ones the first decides, and the last is what `max_by_key` would find.
+    let stanza = block
+        .transfer
+        .iter()
+        .rev()
+        .filter(|stanza| longest(stanza).is_some())
+        .max_by_key(longest)?;
+    (!stanza.to.is_empty()).then(|| Notify {
+        zone: zone.clone(),
+        to: stanza.to.clone(),
+        source: stanza.source,
+    })
+}
+
 fn enabled(series: &SeriesLabels, name: &'static str) -> PluginEnabled {
     let SeriesLabels { server, zone, view } = series.clone();
     PluginEnabled {
@@ -424,6 +459,7 @@ fn plugins(block: &ServerBlock) -> Vec<&'static str> {
         (block.errors.is_some(), "errors"),
         (!block.log.is_empty(), "log"),
         (block.loadbalance.is_some(), "loadbalance"),
+        (!block.transfer.is_empty(), "transfer"),
         (block.hosts.is_some(), "hosts"),
         (!block.file.is_empty(), "file"),
         (!block.etcd.is_empty(), "etcd"),

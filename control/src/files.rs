@@ -15,6 +15,7 @@ use nodens_sources::zonefile::{ZoneFile, ZoneFileError};
 use nodens_wire::{Name, NameBuf, Rtype};
 
 use crate::compile::{FileSource, HostsSource};
+use crate::notify::Notify;
 use crate::output;
 use crate::publish::Publisher;
 
@@ -134,8 +135,14 @@ impl FileZone {
         publisher.zone(self.source.id, Zone::Records(zone));
     }
 
+    /// Tells others to look for a new version; also when there is none, since a file could not be read, as CoreDNS does.
+    fn notify(&self) {
+        self.source.notify.iter().for_each(Notify::send);
+    }
+
     /// Looks at the file every now and then, for ever.
     pub async fn follow(mut self, publisher: Arc<Publisher>) {
+        self.notify();
         let every = self.source.settings.reload;
         if every.is_zero() {
             return;
@@ -166,8 +173,10 @@ impl FileZone {
                         "plugin/file: Successfully reloaded zone {} with serial {serial}",
                         self.source.zone
                     ));
+                    self.notify();
                 }
                 Err(error) => {
+                    self.notify();
                     output::warning(&format!("plugin/file: {error}; the zone stays as it was"));
                 }
             }

@@ -16,6 +16,7 @@ pub mod compile;
 pub mod corefile;
 pub mod endpoints;
 pub mod files;
+pub mod notify;
 pub mod output;
 pub mod publish;
 pub mod querylog;

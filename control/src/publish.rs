@@ -18,6 +18,8 @@ struct State {
     /// Replaced, and perhaps still read by a worker in the middle of a batch: one version a worker at most.
     retired: Vec<Arc<Data>>,
     retired_config: Vec<Arc<Config>>,
+    /// Zones of replaced versions: a transfer may hold on to one for longer than a batch.
+    retired_zones: Vec<Arc<Zone>>,
 }
 
 impl Publisher {
@@ -40,6 +42,8 @@ impl Publisher {
     /// Puts a new version of one zone in place.
     pub fn zone(&self, id: ZoneId, zone: Zone) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let replaced = state.data.shared(id).cloned();
+        state.retired_zones.extend(replaced);
         let data = Arc::new(state.data.with(id, zone));
         state.data = Arc::clone(&data);
         let old = self.published.swap_data(data);
@@ -59,5 +63,7 @@ impl State {
     fn sweep(&mut self) {
         self.retired.retain(|data| Arc::strong_count(data) > 1);
         self.retired_config.retain(|config| Arc::strong_count(config) > 1);
+        // Behind the data, which holds them too.
+        self.retired_zones.retain(|zone| Arc::strong_count(zone) > 1);
     }
 }

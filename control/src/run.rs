@@ -202,7 +202,7 @@ pub fn run(corefile: &Corefile, options: &Options) -> anyhow::Result<u8> {
 }
 
 /// An unpredictable number.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

@@ -8,6 +8,7 @@ use nodens_wire::{NameBuf, Rcode, Rtype, Section};
 use crate::encode::{Prepared, Template};
 use crate::plan::StepName;
 use crate::services::Service;
+use crate::snapshot::ZoneId;
 
 /// Most records of one section: more than a message of 64 KB can hold.
 pub(crate) const PICKS_MAX: usize = 16_384;
@@ -134,6 +135,8 @@ pub(crate) struct Answer<'z> {
     pub(crate) reason: Option<Reason>,
     /// A limit cut the answer short: TC over UDP.
     pub(crate) limited: bool,
+    /// In place of all that: the whole zone, whose apex the question names.
+    pub(crate) transfer: Option<ZoneId>,
     /// What belongs to the question that this one was asked for.
     base: Base,
 }
@@ -195,6 +198,7 @@ impl<'z> Answer<'z> {
             by: None,
             reason: None,
             limited: false,
+            transfer: None,
             base: Base::default(),
         }
     }
@@ -298,6 +302,7 @@ impl<'z> Answer<'z> {
         self.base = Base::default();
         self.made.clear();
         self.limited = false;
+        self.transfer = None;
         self.clear();
     }
 

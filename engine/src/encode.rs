@@ -10,6 +10,7 @@ use nodens_wire::{
 };
 
 use crate::answer::{Answer, Owner, Pick, Tail};
+use crate::zone::absolute::absolute;
 use crate::zone::small::Small;
 
 /// Most EDNS options of a reply.
@@ -192,6 +193,82 @@ fn opt_record(opt: &ReplyOpt, rcode: Rcode) -> [u8; edns::OPT_LEN] {
         0,
         0,
     ]
+}
+
+/// What surrounds the records of a message of a transfer.
+#[derive(Debug)]
+pub(crate) struct Head<'a> {
+    /// The query's.
+    pub(crate) id: u16,
+    pub(crate) flags: Flags,
+    /// As it came.
+    pub(crate) question: &'a [u8],
+    pub(crate) opt: Option<&'a ReplyOpt>,
+}
+
+/// A record of a zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'z> {
+    /// The owner's, relative to the zone.
+    pub(crate) labels: &'z [u8],
+    pub(crate) rtype: Rtype,
+    pub(crate) ttl: u32,
+    pub(crate) rdata: &'z [u8],
+}
+
+/// Where a message of a transfer ends, unless one record alone is longer.
+const PART_LEN_MAX: usize = 63_000;
+
+/// Writes one message of a transfer, with as many records as fit; tells its length and how many there are.
+pub(crate) fn part<'z>(
+    head: &Head<'_>,
+    apex: Name<'_>,
+    records: impl Iterator<Item = Part<'z>>,
+    room: &mut [u8],
+    names: &mut Compressor,
+) -> (usize, usize) {
+    let limit = room.len();
+    let mut out = Builder::new(room, limit, names);
+    out.header(head.id, head.flags);
+    let opt_len = head.opt.map_or(0, ReplyOpt::len);
+    // They came in a message, and are all that stands in this one.
+    let _ = out.question_raw(head.question).and_then(|()| out.reserve(opt_len));
+    let mut written = 0;
+    let mut last = None;
+    for record in records {
+        let mark = out.mark();
+        let name;
+        let owner = if last == Some(record.labels) {
+            Whose::Same
+        } else {
+            let Some(absolute) = absolute(record.labels, apex) else {
+                break;
+            };
+            name = absolute;
+            Whose::Name(name.as_name())
+        };
+        let fits = out.record_wire(
+            Section::Answer,
+            owner,
+            record.rtype,
+            Rclass::IN,
+            record.ttl,
+            record.rdata,
+        );
+        if fits.is_err() || (written > 0 && out.len() > PART_LEN_MAX) {
+            out.rewind(mark);
+            break;
+        }
+        last = Some(record.labels);
+        written += 1;
+    }
+    if let Some(opt) = head.opt {
+        out.release(opt_len);
+        let options = opt.options.iter().map(|(code, value)| (*code, &value[..]));
+        // The room was reserved.
+        let _ = out.opt(opt.udp_size, head.flags.rcode(), opt.dnssec_ok, options);
+    }
+    (out.finish(), written)
 }
 
 /// The reply to what could not be read as a query: a header, the question where there was one, an OPT for an OPT.

@@ -32,6 +32,7 @@ pub mod snapshot;
 pub mod stats;
 pub mod stream;
 pub mod time;
+pub mod transfer;
 pub mod worker;
 pub mod zone;
 

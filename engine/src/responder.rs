@@ -32,6 +32,7 @@ use crate::snapshot::{Config, Data, Route};
 use crate::stats::{Observed, Series, WorkerStats};
 use crate::stream::{IDLE, REPLIES_LEN_MAX, Streams, split_frame};
 use crate::time::{Clock, Instant};
+use crate::transfer::{Progress, TRANSFERS_MAX, Transfer};
 use crate::zone::trie::{self, NameHash};
 use crate::zone::{Node, Zone};
 
@@ -215,7 +216,9 @@ impl Responder {
         label::fold_into(query.qname.as_bytes(), name);
         let listener = now.config.listeners.get(usize::from(listener.0));
         let found = listener.and_then(|listener| route(listener, name, query.rtype));
-        let probe = found.and_then(|(at, route)| now.config.plans[route.plan as usize].first_zone(name, at));
+        // Whole zones are handed out by a step in front of those that look names up.
+        let looked_up = found.filter(|_| !matches!(query.rtype, Rtype::AXFR | Rtype::IXFR));
+        let probe = looked_up.and_then(|(at, route)| now.config.plans[route.plan as usize].first_zone(name, at));
         let probe = probe.map(|probe| Probe {
             hash: self.hash.of(&name[..probe.len]),
             ..probe
@@ -318,7 +321,7 @@ impl Responder {
         let client = Client {
             peer: origin.peer,
             is_stream: origin.is_stream,
-            opcode: query.flags.opcode(),
+            query,
         };
         let mut walk = Walk::new(now, listener, client, &mut self.work.services, &mut self.random);
         let asked = Asked {
@@ -328,6 +331,22 @@ impl Responder {
             may_copy,
         };
         walk.answer(plan, asked, probe, 0, answer);
+        if answer.transfer.is_some() {
+            self.limit_transfers(answer);
+        }
+    }
+
+    /// Counts a transfer that is about to begin; one too many is SERVFAIL, so that its client comes again.
+    #[cold]
+    fn limit_transfers(&mut self, answer: &mut Answer<'_>) {
+        if self.streams.transferring() < TRANSFERS_MAX {
+            self.stats.transfers.add(1);
+            return;
+        }
+        self.stats.transfers_limited.add(1);
+        answer.transfer = None;
+        answer.aa = false;
+        answer.rcode = Rcode::SERVFAIL;
     }
 
     fn write(&mut self, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
@@ -430,7 +449,7 @@ impl Responder {
         };
         // The first rule that covers the name decides, also about not logging.
         if let Some(rule) = plan.log.iter().find(|rule| rule.zones.contains(folded))
-            && rule.classes.want(answer)
+            && rule.classes.want(query.rtype, answer)
         {
             let query_line = LogEntry {
                 format: Some(rule.format),
@@ -513,6 +532,8 @@ impl Responder {
         let mut rest = bytes;
         let mut came = false;
         let mut full = false;
+        let mut stuck = false;
+        let mut transfer = state.transfer.take();
         let whole_before = state.is_between_messages();
         let mut waiting = None;
         if !whole_before || state.is_paused {
@@ -522,13 +543,28 @@ impl Responder {
         }
         let mut answer = Answer::new(std::mem::take(&mut self.memory));
         let mut source = waiting.as_deref().unwrap_or(rest);
-        while let Some((message, len)) = split_frame(source) {
+        loop {
+            if let Some(zone) = &mut transfer {
+                came = true;
+                match self.part(zone, reply) {
+                    Progress::Last(_) => transfer = None,
+                    // One message a turn: other clients must not wait for a whole zone.
+                    Progress::More(_) => full = true,
+                    Progress::Stuck => stuck = true,
+                }
+            }
+            if full || stuck {
+                break;
+            }
+            let Some((message, len)) = split_frame(source) else {
+                break;
+            };
             if reply.len() >= REPLIES_LEN_MAX {
                 full = true;
                 break;
             }
             came = true;
-            self.message(now, origin, message, reply, &mut answer);
+            transfer = self.message(now, origin, message, reply, &mut answer);
             source = &source[2 + len..];
         }
         self.memory = answer.into_memory();
@@ -536,8 +572,12 @@ impl Responder {
             return;
         };
         state.push(source);
+        state.transfer = transfer;
         if came {
             state.touch(now.clock.now);
+        }
+        if stuck {
+            return self.effect(Effect::CloseStream { stream }, &[]);
         }
         if full {
             state.is_paused = true;
@@ -545,7 +585,18 @@ impl Responder {
         }
     }
 
-    /// One message of a stream; its answer goes behind the others.
+    /// The next message of a transfer.
+    fn part(&mut self, transfer: &mut Transfer, reply: &mut Vec<u8>) -> Progress {
+        let mut room = self.take_message();
+        let progress = transfer.write(&mut room, &mut self.work.names);
+        if let Progress::More(len) | Progress::Last(len) = progress {
+            append(reply, &room[..len]);
+        }
+        self.work.message = room;
+        progress
+    }
+
+    /// One message of a stream; its answer goes behind the others. A whole zone is yet to be written.
     fn message<'z>(
         &mut self,
         now: &Now<'z>,
@@ -553,9 +604,10 @@ impl Responder {
         message: &[u8],
         reply: &mut Vec<u8>,
         answer: &mut Answer<'z>,
-    ) {
+    ) -> Option<Box<Transfer>> {
         let mut row = [0; 256];
         let mut room = self.take_message();
+        let mut transfer = None;
         let len = match self.first(now, origin.listener, message, &mut row) {
             First::Refused(refusal) => refuse(message, refusal, &mut room),
             First::Query(query, route, probe) => {
@@ -568,14 +620,21 @@ impl Responder {
                     origin,
                     limit: MESSAGE_LEN_MAX,
                 };
-                self.respond(now, &asking, &mut room, answer)
+                let len = self.respond(now, &asking, &mut room, answer);
+                if let Some(zone) = answer.transfer.and_then(|id| now.data.shared(id))
+                    && let Ok(apex) = Name::from_wire(folded)
+                {
+                    let opt = query.opt.as_ref().map(|opt| reply_opt(opt, &asking, answer));
+                    transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), &query, opt)));
+                }
+                len
             }
         };
-        if len > 0 {
-            reply.extend_from_slice(&(len as u16).to_be_bytes());
-            reply.extend_from_slice(&room[..len]);
+        if len > 0 && transfer.is_none() {
+            append(reply, &room[..len]);
         }
         self.work.message = room;
+        transfer
     }
 
     fn take_message(&mut self) -> Vec<u8> {
@@ -616,6 +675,12 @@ impl Responder {
         }
         self.effects.push_back((effect, bytes.to_vec()));
     }
+}
+
+/// Puts a message behind others, with its length in front (RFC 1035 §4.2.2).
+fn append(reply: &mut Vec<u8>, message: &[u8]) {
+    reply.extend_from_slice(&(message.len() as u16).to_be_bytes());
+    reply.extend_from_slice(message);
 }
 
 /// One query on its way to an answer.
@@ -686,7 +751,10 @@ fn refuse(packet: &[u8], refusal: Refusal, room: &mut [u8]) -> usize {
 }
 
 impl Classes {
-    fn want(self, answer: &Answer<'_>) -> bool {
+    fn want(self, rtype: Rtype, answer: &Answer<'_>) -> bool {
+        if matches!(rtype, Rtype::AXFR | Rtype::IXFR) {
+            return self.error;
+        }
         let has_data = answer.rendered.is_some() || !answer.sections[0].is_empty();
         let soa = answer.authority.is_some() || answer.sections[1].iter().any(|pick| pick.rtype == Rtype::SOA);
         match answer.rcode {

@@ -28,6 +28,12 @@ impl Data {
         self.zones.get(id.0 as usize)?.as_deref()
     }
 
+    /// The same, to be kept beyond a batch.
+    #[must_use]
+    pub fn shared(&self, id: ZoneId) -> Option<&Arc<Zone>> {
+        self.zones.get(id.0 as usize)?.as_ref()
+    }
+
     /// The same data with one zone in another version.
     #[must_use]
     pub fn with(&self, id: ZoneId, zone: Zone) -> Self {

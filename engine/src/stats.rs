@@ -191,6 +191,10 @@ pub struct WorkerStats {
     pub log_dropped: Counter,
     /// Connections refused or closed for a limit.
     pub streams_limited: Counter,
+    /// Zones that were asked for and begun to be handed out.
+    pub transfers: Counter,
+    /// Transfers refused, since too many were under way.
+    pub transfers_limited: Counter,
     /// Effects that found their queue full.
     pub effects_dropped: Counter,
 }

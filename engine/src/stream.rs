@@ -8,6 +8,7 @@ use bytes::BytesMut;
 
 use crate::io::{ListenerId, Peer, StreamId};
 use crate::time::Instant;
+use crate::transfer::Transfer;
 
 /// Connections of one worker. One more, and the one that has been idle longest is closed.
 pub const STREAMS_MAX: usize = 2048;
@@ -30,6 +31,8 @@ pub(crate) struct Stream {
     deadline: Instant,
     /// The client does not read; its messages wait.
     pub(crate) is_paused: bool,
+    /// A zone on its way to the client; what was asked behind it waits.
+    pub(crate) transfer: Option<Box<Transfer>>,
     /// The client will send no more.
     pub(crate) is_half_closed: bool,
 }
@@ -102,6 +105,7 @@ impl Streams {
             pending: BytesMut::new(),
             deadline,
             is_paused: false,
+            transfer: None,
             is_half_closed: false,
         };
         self.open.insert(id, stream);
@@ -115,6 +119,11 @@ impl Streams {
 
     pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
         self.open.get_mut(&id)
+    }
+
+    /// Connections that a zone is on its way over.
+    pub(crate) fn transferring(&self) -> usize {
+        self.open.values().filter(|stream| stream.transfer.is_some()).count()
     }
 
     pub(crate) fn closed(&mut self, id: StreamId) {

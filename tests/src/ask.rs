@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
-use hickory_proto::rr::Name;
+use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::rdata::opt::EdnsOption;
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+use socket2::{Domain, Socket, Type};
 
 use crate::case::{Ask, AskEdns, Transport};
 use crate::records::{class_of, type_of};
@@ -89,6 +91,10 @@ pub fn packet(ask: &Ask) -> Result<Vec<u8>, String> {
             other => return Err(format!("query flag {other}")),
         }
     }
+    if let Some(serial) = ask.serial {
+        let soa = SOA::new(Name::root(), Name::root(), serial, 0, 0, 0, 0);
+        message.add_authority(Record::from_rdata(Name::root(), 0, RData::SOA(soa)));
+    }
     let short = ask.bufsize.map(|bufsize| AskEdns {
         bufsize,
         ..AskEdns::default()
@@ -109,8 +115,13 @@ pub fn exchange(
 ) -> Option<Vec<u8>> {
     match transport {
         Transport::Udp => datagram(packet, to, from, timeout).ok(),
-        Transport::Tcp => over_stream(packet, to, timeout).ok(),
+        Transport::Tcp => over_stream(packet, to, from, timeout).ok()?.into_iter().next(),
     }
+}
+
+/// Sends a question for a whole zone and returns all messages that hold it, or nothing when they do not come in time.
+pub fn transfer(packet: &[u8], to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> Vec<Vec<u8>> {
+    over_stream(packet, to, from, timeout).unwrap_or_default()
 }
 
 fn datagram(packet: &[u8], to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> std::io::Result<Vec<u8>> {
@@ -126,15 +137,58 @@ fn datagram(packet: &[u8], to: SocketAddr, from: Option<IpAddr>, timeout: Durati
     Ok(reply)
 }
 
-fn over_stream(packet: &[u8], to: SocketAddr, timeout: Duration) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect_timeout(&to, timeout)?;
+/// The reply; several messages where it is a zone that goes on.
+fn over_stream(
+    packet: &[u8],
+    to: SocketAddr,
+    from: Option<IpAddr>,
+    timeout: Duration,
+) -> std::io::Result<Vec<Vec<u8>>> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    if let Some(from) = from {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
+    socket.connect_timeout(&to.into(), timeout)?;
+    let mut stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(timeout))?;
     stream.write_all(&framed(packet))?;
-    let mut len = [0; 2];
-    stream.read_exact(&mut len)?;
-    let mut reply = vec![0; usize::from(u16::from_be_bytes(len))];
-    stream.read_exact(&mut reply)?;
-    Ok(reply)
+    let mut replies = Vec::new();
+    let mut ends = Ends::default();
+    loop {
+        let mut len = [0; 2];
+        stream.read_exact(&mut len)?;
+        let mut reply = vec![0; usize::from(u16::from_be_bytes(len))];
+        stream.read_exact(&mut reply)?;
+        let goes_on = ends.goes_on(&reply);
+        replies.push(reply);
+        if !goes_on {
+            return Ok(replies);
+        }
+    }
+}
+
+/// Where a zone ends: a second SOA, or a lone one (RFC 5936 section 2.2, RFC 1995 section 4).
+#[derive(Default)]
+struct Ends {
+    records: usize,
+    soas: usize,
+}
+
+impl Ends {
+    fn goes_on(&mut self, reply: &[u8]) -> bool {
+        let Ok(message) = Message::from_vec(reply) else {
+            return false;
+        };
+        let asks = |query: &Query| matches!(query.query_type(), RecordType::AXFR | RecordType::IXFR);
+        let is_transfer = message.queries.iter().any(asks) || self.records > 0;
+        let soas = message
+            .answers
+            .iter()
+            .filter(|record| record.record_type() == RecordType::SOA);
+        self.records += message.answers.len();
+        self.soas += soas.count();
+        is_transfer && !message.answers.is_empty() && self.soas == 1 && self.records > 1
+    }
 }
 
 /// A message with its length in front, as RFC 1035 section 4.2.2 has it on streams.

@@ -146,6 +146,8 @@ pub struct Ask {
     pub bufsize: Option<u16>,
     /// `tcp`, else UDP.
     pub transport: Option<Transport>,
+    /// The serial that an IXFR question names.
+    pub serial: Option<u32>,
     /// Name of another port, or its number.
     pub port: Option<Value>,
     /// Another address to ask.

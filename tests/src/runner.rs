@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use regex::Regex;
 use serde_json::Value;
 
-use crate::ask::{self, converse, exchange, from_hex, question};
+use crate::ask::{self, converse, exchange, from_hex, question, transfer};
 use crate::case::{Ask, Case, Step, TcpStreamAsk, Transport};
 use crate::etcd::Etcd;
 use crate::process::{Process, signal_named};
@@ -341,7 +341,7 @@ impl<'r> Run<'r> {
         Ok(SocketAddr::new(host, port))
     }
 
-    fn send(&self, ask: &Ask) -> Result<(Vec<u8>, Option<Vec<u8>>), Mismatch> {
+    fn send(&self, ask: &Ask) -> Result<(Vec<u8>, Vec<Vec<u8>>), Mismatch> {
         let packet = ask::packet(ask).map_err(Mismatch)?;
         let silent = ask.no_reply || ask.reply.as_deref() == Some("none");
         let timeout = Duration::from_secs_f64(ask.timeout.unwrap_or(if silent { 1.5 } else { 8.0 }));
@@ -351,19 +351,19 @@ impl<'r> Run<'r> {
             .map(|text| self.world.address(text))
             .transpose()
             .map_err(Mismatch)?;
-        let reply = exchange(
-            &packet,
-            self.address_of(ask)?,
-            from,
-            ask.transport.unwrap_or(Transport::Udp),
-            timeout,
-        );
-        Ok((packet, reply))
+        let to = self.address_of(ask)?;
+        let replies = match ask.transport.unwrap_or(Transport::Udp) {
+            Transport::Tcp => transfer(&packet, to, from, timeout),
+            Transport::Udp => exchange(&packet, to, from, Transport::Udp, timeout)
+                .into_iter()
+                .collect(),
+        };
+        Ok((packet, replies))
     }
 
     fn once(&self, ask: &Ask) -> Result<Vec<Line>, Mismatch> {
         let (sent, reply) = self.send(ask)?;
-        expect::check(&sent, reply.as_deref(), ask)
+        expect::check(&sent, &reply, ask)
     }
 
     /// Sixty times: each address must lead the addresses once, or always the same one; what is no address stands first.

@@ -3,7 +3,7 @@
 //! Zones are absolute and in lower case, files stand below `root`, defaults are filled in. Whatever can still fail
 //! later (a file, an address, a certificate) keeps its [`Span`], so that the failure is drawn at its line.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub struct ServerBlock {
     pub log: Vec<LogRule>,
     /// `loadbalance`
     pub loadbalance: Option<LoadBalance>,
+    /// The stanzas of `transfer`.
+    pub transfer: Vec<Transfer>,
     /// `hosts`
     pub hosts: Option<Hosts>,
     /// The stanzas of `file`.
@@ -190,6 +192,19 @@ pub enum LoadBalance {
         /// Addresses in the first net go first, then those in the second, and so on.
         prefer: Vec<IpNet>,
     },
+}
+
+/// One stanza of `transfer`: who may have whole zones, and is told of new versions.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// The longest one that holds a zone decides for it.
+    pub zones: Vec<NameBuf>,
+    /// `*`
+    pub everybody: bool,
+    /// Addresses that may transfer; the ports are for NOTIFY.
+    pub to: Vec<SocketAddr>,
+    /// Where NOTIFY comes from.
+    pub source: Option<IpAddr>,
 }
 
 /// `hosts`

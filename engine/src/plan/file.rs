@@ -19,7 +19,7 @@ pub(super) fn enter<'z>(source: &Source, is_last: bool, visit: &mut Visit<'_, 'z
     };
     answer.by = Some(StepName::File);
     // A zone that comes from a file has nobody to be notified by (RFC 8906 §3.1.4: say so).
-    if visit.client.opcode == Opcode::NOTIFY {
+    if visit.client.opcode() == Opcode::NOTIFY {
         answer.rcode = Rcode::REFUSED;
         return Flow::Answered;
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            down: enter, until one answers
-//!   question ──> loadbalance ──> hosts ──> file ──> etcd ──> whoami ──> end: SERVFAIL
+//!   question ──> loadbalance ──> transfer ──> hosts ──> file ──> etcd ──> whoami ──> end: SERVFAIL
 //!   reply    <── loadbalance <───────────────┘
 //!            up: leave, in reverse               observers (prometheus, errors, log) see the end of it, once
 //! ```
@@ -14,6 +14,7 @@ mod etcd;
 mod file;
 mod hosts;
 mod loadbalance;
+mod transfer;
 mod walk;
 mod whoami;
 mod zones;
@@ -26,6 +27,7 @@ use crate::snapshot::ZoneId;
 use crate::zone::Node;
 
 pub use loadbalance::{Cidr, LoadBalance};
+pub use transfer::{Clients, Transfer};
 pub(crate) use walk::{Client, Visit, Walk, route};
 pub use zones::ZoneMap;
 
@@ -35,6 +37,8 @@ pub use zones::ZoneMap;
 pub enum StepName {
     /// `loadbalance`
     LoadBalance,
+    /// `transfer`
+    Transfer,
     /// `hosts`
     Hosts,
     /// `file`
@@ -47,13 +51,21 @@ pub enum StepName {
 
 impl StepName {
     /// All of them, in the order of execution.
-    pub const ALL: [Self; 5] = [Self::LoadBalance, Self::Hosts, Self::File, Self::Etcd, Self::Whoami];
+    pub const ALL: [Self; 6] = [
+        Self::LoadBalance,
+        Self::Transfer,
+        Self::Hosts,
+        Self::File,
+        Self::Etcd,
+        Self::Whoami,
+    ];
 
     /// The word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::LoadBalance => "loadbalance",
+            Self::Transfer => "transfer",
             Self::Hosts => "hosts",
             Self::File => "file",
             Self::Etcd => "etcd",
@@ -100,7 +112,7 @@ impl Plan {
                 hash: 0,
                 held: Held::Unknown,
             }),
-            Step::LoadBalance(_) | Step::Whoami => None,
+            Step::LoadBalance(_) | Step::Transfer(_) | Step::Whoami => None,
         })
     }
 
@@ -115,6 +127,8 @@ impl Plan {
 pub enum Step {
     /// Shuffles addresses on the way up.
     LoadBalance(LoadBalance),
+    /// Hands out whole zones.
+    Transfer(Transfer),
     /// Answers from a hosts file.
     Hosts(Hosts),
     /// Answers from zone files.
@@ -131,6 +145,7 @@ impl Step {
     pub fn name(&self) -> StepName {
         match self {
             Self::LoadBalance(_) => StepName::LoadBalance,
+            Self::Transfer(_) => StepName::Transfer,
             Self::Hosts(_) => StepName::Hosts,
             Self::File(_) => StepName::File,
             Self::Etcd(_) => StepName::Etcd,

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use nodens_wire::{Name, NameBuf, Opcode, Rcode, Rtype};
+use nodens_wire::{Name, NameBuf, Opcode, Query, Rcode, Rtype};
 use rand::rngs::ChaCha8Rng;
 
-use super::{Asked, Flow, Held, Plan, Probe, Source, Step, etcd, file, hosts, loadbalance, whoami};
+use super::{Asked, Flow, Held, Plan, Probe, Source, Step, etcd, file, hosts, loadbalance, transfer, whoami};
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::io::Peer;
 use crate::responder::Now;
@@ -26,10 +26,15 @@ const ADDITIONAL_MAX: u8 = 64;
 pub(crate) struct Client<'a> {
     pub(crate) peer: &'a Peer,
     pub(crate) is_stream: bool,
-    pub(crate) opcode: Opcode,
+    /// What came.
+    pub(crate) query: &'a Query<'a>,
 }
 
 impl Client<'_> {
+    pub(crate) fn opcode(&self) -> Opcode {
+        self.query.flags.opcode()
+    }
+
     pub(crate) fn address(&self) -> IpAddr {
         self.peer.ip()
     }
@@ -178,6 +183,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             let is_last = at + 1 == plan.steps.len();
             let flow = match step {
                 Step::LoadBalance(_) => Flow::Next,
+                Step::Transfer(step) => transfer::enter(step, plan, &mut visit, answer),
                 Step::Hosts(step) => hosts::enter(step, &mut visit, answer),
                 Step::File(source) => file::enter(source, is_last, &mut visit, answer),
                 Step::Etcd(source) => etcd::enter(source, &mut visit, answer),

@@ -18,6 +18,8 @@ pub use lookup::Found;
 pub use records::{Node, RecordZone};
 pub use rrset::RrSet;
 
+use nodens_wire::Name;
+
 use crate::services::ServiceTree;
 
 /// A zone of either kind.
@@ -27,4 +29,15 @@ pub enum Zone {
     Records(RecordZone),
     /// SkyDNS services by key.
     Services(ServiceTree),
+}
+
+impl Zone {
+    /// The record zone, where it is one.
+    #[must_use]
+    pub fn records(&self, _apex: Name<'_>) -> Option<&RecordZone> {
+        match self {
+            Self::Records(zone) => Some(zone),
+            Self::Services(_) => None,
+        }
+    }
 }

@@ -12,7 +12,7 @@ use nodens_wire::{Name, NameBuf, Rtype};
 
 use super::rrset::RrSet;
 use super::small::Small;
-use super::trie::{Keyed, NameHash, Spot, Trie};
+use super::trie::{Keyed, NameHash, Place, Spot, Trie};
 use crate::encode::{Prepared, PreparedBuf, Template};
 
 /// Names up to this length stand in their node: with the fields beside it a cache line.
@@ -143,6 +143,11 @@ impl RecordZone {
     /// Every name that exists, in no order that means anything.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.names.iter().map(|node| &**node)
+    }
+
+    /// The same from a place on, each with its place.
+    pub(crate) fn nodes_from(&self, place: Place) -> impl Iterator<Item = (Place, &Node)> {
+        self.names.iter_from(place).map(|(place, node)| (place, &**node))
     }
 
     /// The SOA of negative answers.

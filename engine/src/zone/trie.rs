@@ -37,6 +37,22 @@ impl NameHash {
     }
 }
 
+/// Where a value stands in one version of a trie: to go on from there later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    hash: u64,
+    /// How many values with the same hash stand before it.
+    among: usize,
+}
+
+impl Place {
+    /// Behind every value.
+    pub const END: Self = Self {
+        hash: u64::MAX,
+        among: usize::MAX,
+    };
+}
+
 /// What a trie can hold: it knows its own key.
 pub trait Keyed {
     /// Folded labels in wire form, relative to the zone.
@@ -216,7 +232,26 @@ impl<T: Keyed> Trie<T> {
 
     /// Every value, in the order of the hashes.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
-        let mut stack = vec![(&self.root, 0_usize)];
+        self.iter_from(Place::default()).map(|(_, value)| value)
+    }
+
+    /// The values from a place on, each with the place where it stands.
+    pub fn iter_from(&self, place: Place) -> impl Iterator<Item = (Place, &Arc<T>)> {
+        let mut stack = Vec::new();
+        let mut branch = &self.root;
+        while let Branch::Fork(fork) = branch {
+            let at = way(place.hash, stack.len() as u32);
+            stack.push((branch, at + 1));
+            branch = &fork[at];
+        }
+        if let Branch::Block(block) = branch {
+            let first = block.partition_point(|entry| entry.hash < place.hash);
+            stack.push((branch, first.saturating_add(place.among)));
+        }
+        let mut last = Place {
+            among: place.among.wrapping_sub(1),
+            ..place
+        };
         std::iter::from_fn(move || {
             loop {
                 let (branch, at) = stack.pop()?;
@@ -224,7 +259,16 @@ impl<T: Keyed> Trie<T> {
                     Branch::Block(block) => {
                         if let Some(entry) = block.get(at) {
                             stack.push((branch, at + 1));
-                            return Some(&entry.value);
+                            let among = if entry.hash == last.hash {
+                                last.among.wrapping_add(1)
+                            } else {
+                                0
+                            };
+                            last = Place {
+                                hash: entry.hash,
+                                among,
+                            };
+                            return Some((last, &entry.value));
                         }
                     }
                     Branch::Fork(fork) => {
@@ -353,6 +397,31 @@ mod tests {
         for i in 20_000..30_000 {
             assert!(trie.get(hash.of(&word(i)), &word(i)).is_none());
         }
+    }
+
+    #[test]
+    fn a_walk_goes_on_where_it_stopped() {
+        let hash = NameHash::new(7);
+        let mut trie = Trie::default();
+        for i in 0..3000 {
+            // Some of one hash, among them the least and the greatest.
+            let at = match i % 100 {
+                0 => 0,
+                1 => u64::MAX,
+                2 => 42,
+                _ => hash.of(&word(i)),
+            };
+            trie.insert(at, Arc::new(Word(word(i), i)));
+        }
+        let all: Vec<u32> = trie.iter().map(|word| word.1).collect();
+        let places: Vec<Place> = trie.iter_from(Place::default()).map(|(place, _)| place).collect();
+        assert_eq!(all.len(), 3000);
+        for (at, place) in places.iter().enumerate() {
+            let rest = trie.iter_from(*place).take(2).map(|(place, word)| (place, word.1));
+            let expected = places[at..].iter().copied().zip(all[at..].iter().copied()).take(2);
+            assert!(rest.eq(expected), "{at}");
+        }
+        assert!(trie.iter_from(Place::END).next().is_none());
     }
 
     #[test]

@@ -287,6 +287,16 @@ impl Metrics {
             |worker| worker.streams_limited.get(),
         );
         single(
+            "nodens_transfers_total",
+            "Whole zones that clients began to be given.",
+            |worker| worker.transfers.get(),
+        );
+        single(
+            "nodens_transfers_limited_total",
+            "Whole zones refused, since too many were on their way.",
+            |worker| worker.transfers_limited.get(),
+        );
+        single(
             "nodens_effects_dropped_total",
             "Writes and closes that found their queue full.",
             |worker| worker.effects_dropped.get(),

@@ -49,6 +49,8 @@ fn what_has_no_labels_is_there_from_the_start() {
             "coredns_health_request_duration_seconds_count 0",
             "nodens_log_dropped_total 0",
             "nodens_streams_limited_total 0",
+            "nodens_transfers_total 0",
+            "nodens_transfers_limited_total 0",
             "nodens_effects_dropped_total 0",
             "nodens_udp_datagrams_total 0",
             "nodens_port_waits_total 0",
@@ -290,6 +292,7 @@ fn counters_of_workers_and_ports() {
         worker.series[1].limited.add(2);
         worker.log_dropped.add(3);
         worker.streams_limited.add(4);
+        worker.transfers_limited.add(6);
         worker.effects_dropped.add(5);
     }
     check(
@@ -302,6 +305,7 @@ fn counters_of_workers_and_ports() {
             "nodens_gather_limited_total{server=\"dns://:54\"} 4",
             "nodens_log_dropped_total 6",
             "nodens_streams_limited_total 8",
+            "nodens_transfers_limited_total 12",
             "nodens_effects_dropped_total 10",
             "nodens_kernel_drops_total{server=\"dns://:53\"} 0",
             "nodens_kernel_drops_total{server=\"dns://:54\"} 0",

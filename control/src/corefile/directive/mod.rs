@@ -12,6 +12,7 @@ mod http;
 mod loadbalance;
 mod log;
 mod scope;
+mod transfer;
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,7 @@ use super::zone;
 use scope::Scope;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 12] = [
+pub const KNOWN: [&str; 13] = [
     "bind",
     "errors",
     "etcd",
@@ -37,11 +38,12 @@ pub const KNOWN: [&str; 12] = [
     "prometheus",
     "ready",
     "root",
+    "transfer",
     "whoami",
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 51] = [
+pub const MISSING: [&str; 50] = [
     "acl",
     "any",
     "auto",
@@ -90,7 +92,6 @@ pub const MISSING: [&str; 51] = [
     "timeouts",
     "tls",
     "trace",
-    "transfer",
     "tsig",
     "view",
 ];
@@ -152,6 +153,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "log" => block.log.extend(log::log(line, scope)),
         "prometheus" => once(&mut block.prometheus, line, scope, http::prometheus),
         "ready" => once(&mut block.ready, line, scope, http::ready),
+        "transfer" => block.transfer.push(transfer::transfer(line, scope)),
         "whoami" => {
             scope.no_args(line);
             scope.no_block(line);
@@ -239,6 +241,7 @@ fn empty_block(span: Span) -> ServerBlock {
         errors: None,
         log: Vec::new(),
         loadbalance: None,
+        transfer: Vec::new(),
         hosts: None,
         file: Vec::new(),
         etcd: Vec::new(),

@@ -1,0 +1,95 @@
+//! NOTIFY to others: a zone has a new version (RFC 1996).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use nodens_wire::{Builder, Compressor, Flags, Header, Name, NameBuf, Opcode, Rclass, Rcode, Rtype};
+use tokio::net::UdpSocket;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::output;
+
+/// Servers that are told at once; the others wait.
+const NOTIFIES_MAX: usize = 64;
+/// How often a server is told.
+const TRIES: usize = 3;
+/// How long an answer may take.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+static NOTIFIES: Semaphore = Semaphore::const_new(NOTIFIES_MAX);
+
+/// Whom to tell that a zone has a new version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notify {
+    /// The zone.
+    pub zone: NameBuf,
+    /// The servers.
+    pub to: Vec<SocketAddr>,
+    /// The address to tell it from.
+    pub source: Option<IpAddr>,
+}
+
+impl Notify {
+    /// Tells all of them, in the background. To be called inside the runtime.
+    pub fn send(&self) {
+        for &server in &self.to {
+            let Self { zone, source, .. } = self.clone();
+            tokio::spawn(async move {
+                let Ok(_turn) = NOTIFIES.acquire().await else { return };
+                if let Err(why) = tell(zone.as_name(), server, source).await {
+                    output::warning(&format!(
+                        "plugin/transfer: notify for zone \"{zone}\" was not accepted by \"{server}\": {why}"
+                    ));
+                }
+            });
+        }
+    }
+}
+
+async fn tell(zone: Name<'_>, server: SocketAddr, source: Option<IpAddr>) -> Result<(), String> {
+    let any = if server.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
+    };
+    let mut why = String::new();
+    for _ in 0..TRIES {
+        // A new socket each time: another port, and no answer to an earlier try.
+        why = match exchange(zone, server, source.unwrap_or(any)).await {
+            Ok(Rcode::NOERROR) => return Ok(()),
+            Ok(rcode) => format!("rcode was \"{rcode}\""),
+            Err(error) => format!("\"{error}\""),
+        };
+    }
+    Err(why)
+}
+
+async fn exchange(zone: Name<'_>, server: SocketAddr, source: IpAddr) -> io::Result<Rcode> {
+    let (mut room, mut names) = ([0; 512], Compressor::new());
+    let id = crate::run::random() as u16;
+    let mut message = Builder::new(&mut room, 512, &mut names);
+    message.header(id, Flags(0).with_opcode(Opcode::NOTIFY).with_aa(true));
+    // A name and twelve bytes fit.
+    let _ = message.question(zone, Rtype::SOA, Rclass::IN);
+    let len = message.finish();
+    let socket = UdpSocket::bind((source, 0)).await?;
+    socket.connect(server).await?;
+    socket.send(&room[..len]).await?;
+    let mut reply = [0; 512];
+    let answered = timeout(ANSWER_TIME, async {
+        loop {
+            let len = socket.recv(&mut reply).await?;
+            if let Some(header) = Header::of(&reply[..len])
+                && header.id.get() == id
+                && header.flags().qr()
+            {
+                return Ok(header.flags().rcode());
+            }
+        }
+    });
+    answered
+        .await
+        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "i/o timeout")))
+}
