@@ -11,3 +11,4 @@ mod ports; // both back ends against the contract of a port
 mod rebuild; // zones changed step by step against zones built anew
 mod sim; // network, etcd and clock by seed
 mod tidy; // manifests, crate roots and the file tree
+mod transfers; // whole zones over streams

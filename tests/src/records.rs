@@ -29,6 +29,10 @@ pub fn type_of(text: &str) -> Result<RecordType, String> {
             .map(RecordType::from)
             .map_err(|e| format!("{text}: {e}"));
     }
+    // The library prints this one, but does not read it.
+    if text == "IXFR" {
+        return Ok(RecordType::IXFR);
+    }
     text.parse().map_err(|_| format!("{text} is no record type"))
 }
 

@@ -376,6 +376,10 @@ fn client() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 40_000))
 }
 
-fn read(text: &str, reply: &[u8]) -> Message {
+/// The message of a reply to `text`.
+///
+/// # Panics
+/// It is none.
+pub fn read(text: &str, reply: &[u8]) -> Message {
     Message::from_vec(reply).unwrap_or_else(|error| panic!("{text}: {error}: {reply:02x?}"))
 }
