@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint bench fuzz sim setup need-build need-test need-bench
+.PHONY: help run build static install test lint bench fuzz sim setup need-build need-test need-bench
 
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
@@ -45,6 +45,35 @@ need-bench: need-test
 
 build: need-build ## the release binary
 	$(CARGO) build --release -p nodens
+
+# Another target that rustup has: make static STATIC_TARGET=x86_64-unknown-linux-musl, or aarch64-unknown-linux-gnu. It needs a C
+# compiler and a linker for it: CC_TARGET and CARGO_TARGET_..._LINKER name them (docs/install.md).
+STATIC_TARGET ?= x86_64-unknown-linux-gnu
+STATIC := $(TARGET)/static/nodens
+static: need-build ## the release binary without shared libraries, as target/static/nodens
+	@rustup target list --installed 2>/dev/null | grep -qx $(STATIC_TARGET) || ! command -v rustup >/dev/null || rustup target add $(STATIC_TARGET)
+	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --target $(STATIC_TARGET) -p nodens
+	install -D $(TARGET)/$(STATIC_TARGET)/release/nodens $(STATIC)
+	packaging/check-static $(STATIC)
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BIN ?= $(TARGET)/release/nodens
+install: $(BIN) ## PREFIX=/usr/local: binary, man page, completions, unit of systemd; BIN=target/static/nodens for that one
+	install -D $(BIN) $(DESTDIR)$(PREFIX)/bin/nodens
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,share/man/man8 share/bash-completion/completions share/zsh/site-functions \
+	    share/fish/vendor_completions.d lib/systemd/system)
+	$(BIN) man > $(DESTDIR)$(PREFIX)/share/man/man8/nodens.8
+	$(BIN) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/nodens
+	$(BIN) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_nodens
+	$(BIN) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/nodens.fish
+	sed 's|/usr/local|$(PREFIX)|' packaging/nodens.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/nodens.service
+
+$(TARGET)/release/nodens:
+	$(MAKE) build
+
+$(STATIC):
+	$(MAKE) static
 
 run: build ## serves examples/Corefile on 127.0.0.1:1053; ctrl-C ends it
 	@echo

@@ -5,10 +5,12 @@ use std::io::{self, Read as _};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, ValueEnum};
+use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum, ValueHint};
 
+use crate::completions::{self, Shell};
 use crate::corefile::source::FILE_BYTES_MAX;
 use crate::corefile::{Input, directive};
+use crate::manpage;
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,17 @@ pub enum Command {
     Check(Options),
     /// Print a text and end.
     Print(Text),
+}
+
+impl Command {
+    /// A text that was asked for.
+    fn printed(text: String) -> Self {
+        Self::Print(Text {
+            text,
+            stream: Stream::Out,
+            status: 0,
+        })
+    }
 }
 
 /// A text, where it goes, and what the process ends with.
@@ -67,20 +80,21 @@ The smallest useful Corefile:
     name = "nodens",
     about = HELP_BEFORE,
     after_help = HELP_AFTER,
-    override_usage = "nodens [FLAGS]\n       nodens check [FLAGS] [FILE]",
+    override_usage = "nodens [FLAGS]\n       nodens check [FLAGS] [FILE]\n       nodens completions SHELL\n       nodens man",
     disable_help_flag = true,
+    disable_help_subcommand = true,
     disable_version_flag = true,
     args_override_self = true
 )]
 pub struct Options {
     /// Corefile to load; `stdin` reads standard input [default: ./Corefile, and if there is none, a built-in one]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub conf: Option<PathBuf>,
-    /// Port of zones that name none
+    /// Port of zones that name none; -p is the same
     #[arg(long = "dns.port", visible_alias = "p", value_name = "PORT", default_value_t = 53)]
     pub port: u16,
     /// File that holds the process id while the server runs
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub pidfile: Option<PathBuf>,
     /// Print no zones and no version at the start
     #[arg(long)]
@@ -131,9 +145,25 @@ impl Options {
     }
 }
 
+/// What there is to say on the command line: what help, man page and completions show.
+pub fn definition() -> clap::Command {
+    let check = clap::Command::new(CHECK)
+        .about("Say all that is wrong with a Corefile, serve nothing")
+        .arg(Arg::new("FILE").value_hint(ValueHint::FilePath));
+    let completions = clap::Command::new(COMPLETIONS)
+        .about("Print the completions of a shell")
+        .arg(Arg::new("SHELL").value_parser(clap::value_parser!(Shell)));
+    let man = clap::Command::new(MAN).about("Print the man page");
+    Options::command().subcommands([check, completions, man])
+}
+
+const CHECK: &str = "check";
+const COMPLETIONS: &str = "completions";
+const MAN: &str = "man";
+
 /// Reads the words behind the program's name.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Command {
-    let (flags, check, extra) = match split(words) {
+    let Split { flags, verb, extra } = match split(words) {
         Ok(split) => split,
         Err(why) => return usage_error(&why),
     };
@@ -152,7 +182,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Command {
         }
     };
     if options.help {
-        let text = Options::command().render_help().to_string();
+        let text = definition().render_help().to_string();
         return Command::Print(Text {
             text,
             stream: Stream::Err,
@@ -169,24 +199,26 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Command {
         });
     }
     if options.version {
-        return Command::Print(Text {
-            text: format!("{}\n", version()),
-            stream: Stream::Out,
-            status: 0,
-        });
+        return Command::printed(format!("{}\n", version()));
     }
     if options.plugins {
-        let text = directive::KNOWN.map(|name| format!("{name}\n")).concat();
-        return Command::Print(Text {
-            text,
-            stream: Stream::Out,
-            status: 0,
-        });
+        return Command::printed(directive::KNOWN.map(|name| format!("{name}\n")).concat());
     }
-    match check {
+    match verb {
         None => Command::Serve(options),
-        Some(file) => {
-            options.conf = file.map(PathBuf::from).or(options.conf);
+        Some(Verb {
+            name: COMPLETIONS,
+            word,
+        }) => {
+            let word = word.unwrap_or_default();
+            match Shell::from_str(&word.to_string_lossy(), false) {
+                Ok(shell) => Command::printed(completions::script(shell, &definition())),
+                Err(_) => usage_error(&format!("completions for which shell? {}", Shell::NAMES)),
+            }
+        }
+        Some(Verb { name: MAN, .. }) => Command::printed(manpage::page(definition())),
+        Some(Verb { word, .. }) => {
+            options.conf = word.map(PathBuf::from).or(options.conf);
             Command::Check(options)
         }
     }
@@ -203,24 +235,45 @@ pub fn version() -> String {
     )
 }
 
-/// The flags in the form that clap reads, the file of `check` if that word is there, and the words that are too many.
-type Split = (Vec<OsString>, Option<Option<OsString>>, Vec<OsString>);
+/// The command line, taken apart.
+#[derive(Default)]
+struct Split {
+    /// In the form that clap reads.
+    flags: Vec<OsString>,
+    /// What to do instead of serving.
+    verb: Option<Verb>,
+    /// The words that are too many.
+    extra: Vec<OsString>,
+}
+
+/// A word that says what to do, and the one behind it.
+struct Verb {
+    name: &'static str,
+    word: Option<OsString>,
+}
 
 /// Takes Go's flags apart: one dash is as good as two, a value may look like a flag, and the first word that is neither
 /// ends them.
 fn split(words: impl IntoIterator<Item = OsString>) -> Result<Split, String> {
     let known = Options::command();
-    let mut flags: Vec<OsString> = Vec::new();
-    let mut check = None;
+    let mut split = Split::default();
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
         let Some(flag) = flag(&word) else {
-            match &mut check {
-                None if word == "check" => check = Some(None),
-                Some(file @ None) if word != "--" => *file = Some(word),
+            let verb = [CHECK, COMPLETIONS, MAN].into_iter().find(|&verb| word == verb);
+            match (&mut split.verb, verb) {
+                (none @ None, Some(name)) => *none = Some(Verb { name, word: None }),
+                (
+                    Some(Verb {
+                        name,
+                        word: behind @ None,
+                    }),
+                    _,
+                ) if *name != MAN && word != "--" => *behind = Some(word),
                 _ => {
                     let first = (word != "--").then_some(word);
-                    return Ok((flags, check, first.into_iter().chain(words).collect()));
+                    split.extra = first.into_iter().chain(words).collect();
+                    return Ok(split);
                 }
             }
             continue;
@@ -245,18 +298,18 @@ fn split(words: impl IntoIterator<Item = OsString>) -> Result<Split, String> {
             };
             let mut flag = OsString::from(long + "=");
             flag.push(value);
-            flags.push(flag);
+            split.flags.push(flag);
             continue;
         }
         // The last one counts, so `-quiet -quiet=false` is off.
-        flags.retain(|flag| *flag != *long);
+        split.flags.retain(|flag| *flag != *long);
         match value {
-            None | Some("1" | "t" | "T" | "true" | "TRUE" | "True") => flags.push(long.into()),
+            None | Some("1" | "t" | "T" | "true" | "TRUE" | "True") => split.flags.push(long.into()),
             Some("0" | "f" | "F" | "false" | "FALSE" | "False") => {}
             Some(value) => return Err(format!("invalid boolean value {value:?} for -{name}: parse error")),
         }
     }
-    Ok((flags, check, Vec::new()))
+    Ok(split)
 }
 
 /// The text behind one dash or two; none for a word that is no flag.
@@ -268,7 +321,7 @@ fn flag(word: &OsStr) -> Option<&str> {
 }
 
 fn usage_error(why: &str) -> Command {
-    let text = format!("{why}\n\n{}", Options::command().render_help());
+    let text = format!("{why}\n\n{}", definition().render_help());
     Command::Print(Text {
         text,
         stream: Stream::Err,
@@ -456,6 +509,28 @@ mod tests {
         assert_eq!(checked("check -p 54 X"), (Some("X".into()), 54));
         assert_eq!(checked("check -conf Y"), (Some("Y".into()), 53));
         check_printed("check X Y", Stream::Err, 1, "extra command line arguments: [Y]\n");
+    }
+
+    #[test]
+    fn man_page_and_completions_are_printed() {
+        check_printed("man", Stream::Out, 0, ".ie ");
+        check_printed("completions bash", Stream::Out, 0, "_nodens() {\n");
+        check_printed("completions zsh", Stream::Out, 0, "#compdef nodens\n");
+        for line in ["completions", "completions csh"] {
+            check_printed(
+                line,
+                Stream::Err,
+                2,
+                "completions for which shell? bash, fish and zsh are known\n",
+            );
+        }
+        check_printed("man x", Stream::Err, 1, "extra command line arguments: [x]\n");
+        check_printed(
+            "completions zsh x",
+            Stream::Err,
+            1,
+            "extra command line arguments: [x]\n",
+        );
     }
 
     #[test]

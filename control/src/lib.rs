@@ -13,9 +13,11 @@
 pub mod admin;
 pub mod args;
 pub mod compile;
+pub mod completions;
 pub mod corefile;
 pub mod endpoints;
 pub mod files;
+pub mod manpage;
 pub mod notify;
 pub mod output;
 pub mod publish;

@@ -7,8 +7,10 @@ use nodens::args::{self, Command, Options, Stream};
 use nodens::corefile::settings::Corefile;
 use nodens::corefile::{self, Colour, Machine};
 use nodens::run;
+use nodens_engine::io;
 
 fn main() -> ExitCode {
+    io::look_up_without_modules();
     match args::parse(std::env::args_os().skip(1)) {
         Command::Print(text) => {
             match text.stream {

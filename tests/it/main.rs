@@ -7,6 +7,7 @@ mod etcd; // the binary over a real etcd: changes, outages, what a query costs
 mod instructions; // what an answer costs, counted by callgrind
 mod limits; // every limit of the engine, at it and past it
 mod oracle; // the engine against the naive resolvers, on random data
+mod packaging; // what `make install` puts where, and the unit of systemd
 mod ports; // both back ends against the contract of a port
 mod rebuild; // zones changed step by step against zones built anew
 mod sim; // network, etcd and clock by seed
