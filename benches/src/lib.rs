@@ -8,7 +8,7 @@ use nodens_engine::io::{BATCH_MAX, DATAGRAM_ROOM, Datagram, ListenerId, Peer};
 use nodens_engine::plan::{LoadBalance, Plan, Source, Step, ZoneMap};
 use nodens_engine::responder::{Now, Responder};
 use nodens_engine::services::{Host, Service, ServiceTree};
-use nodens_engine::snapshot::{Config, Data, Listener, Route, ZoneId};
+use nodens_engine::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use nodens_engine::stats::WorkerStats;
 use nodens_engine::time::{Clock, Instant};
 use nodens_engine::zone::Zone;
@@ -95,7 +95,7 @@ impl World {
             log: Box::default(),
         };
         let mut routes = ZoneMap::new(hash());
-        routes.entry(&zone, || Route { plan: 0, series: 0 });
+        routes.entry(&zone, || Choice::Block(Route { plan: 0, series: 0 }));
         let listener = Listener {
             routes,
             dropped: 1,

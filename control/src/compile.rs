@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use nodens_engine::io::{interface_addresses, wildcard};
 use nodens_engine::log::{Classes, LogRule};
+use nodens_engine::plan::view::View;
 use nodens_engine::plan::{Cidr, Clients, Hosts, LoadBalance, Plan, Source, Step, Transfer, ZoneMap};
-use nodens_engine::snapshot::{Config, Listener, Route, ZoneId};
+use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::zone::trie::NameHash;
 use nodens_sources::etcd;
 use nodens_wire::NameBuf;
@@ -160,7 +161,7 @@ impl Compiler<'_> {
                 let series = SeriesLabels {
                     server: label,
                     zone: key.zone.to_string(),
-                    view: String::new(),
+                    view: block.view.as_ref().map(|view| view.name.clone()).unwrap_or_default(),
                 };
                 self.out
                     .plugins
@@ -170,7 +171,7 @@ impl Compiler<'_> {
                     series: self.out.series.len() as u32,
                 };
                 self.out.series.push(series);
-                self.out.config.listeners[listener].routes.entry(&key.zone, || route);
+                self.route(listener, key, route, block.view.is_some());
                 let on = if place.is_bound {
                     format!(" on {}", place.address)
                 } else {
@@ -178,6 +179,22 @@ impl Compiler<'_> {
                 };
                 self.out.start_lines.push(format!("{}:{}{on}", key.zone, key.port));
             }
+        }
+    }
+
+    /// Has a block serve a zone: alone, or behind those of the same zone that have a view.
+    fn route(&mut self, listener: usize, key: &settings::Key, route: Route, has_view: bool) {
+        let choice = self.out.config.listeners[listener]
+            .routes
+            .entry(&key.zone, || Choice::Views {
+                port: key.port,
+                blocks: Vec::new(),
+            });
+        match choice {
+            // Behind a block for every question none has its turn.
+            Choice::Block(_) => {}
+            Choice::Views { blocks, .. } if has_view || !blocks.is_empty() => blocks.push(route),
+            Choice::Views { .. } => *choice = Choice::Block(route),
         }
     }
 
@@ -352,7 +369,12 @@ impl Compiler<'_> {
             steps: steps.into(),
             metrics: block.prometheus.is_some(),
             errors: block.errors.is_some(),
-            log: block.log.iter().map(|rule| self.log_rule(rule)).collect(),
+            log: block.log.iter().map(|rule| self.log_rule(rule, block)).collect(),
+            view: block.view.as_ref().map(|view| View {
+                name: view.name.as_str().into(),
+                conditions: view.conditions.as_slice().into(),
+            }),
+            metadata: block.metadata.as_deref().map(|zones| self.set(zones)),
         }
     }
 
@@ -411,14 +433,18 @@ impl Compiler<'_> {
         }
     }
 
-    fn log_rule(&mut self, rule: &settings::LogRule) -> LogRule {
-        let format = self.out.formats.len() as u32;
-        self.out.formats.push(rule.format.clone());
+    fn log_rule(&mut self, rule: &settings::LogRule, block: &ServerBlock) -> LogRule {
+        let number = self.out.formats.len() as u32;
+        let format = rule.format.clone();
+        self.out.formats.push(match &block.view {
+            Some(view) => format.with_view(&view.name),
+            None => format,
+        });
         let settings::LogClasses { success, denial, error } = rule.classes;
         LogRule {
             zones: self.set(&rule.names),
             classes: Classes { success, denial, error },
-            format,
+            format: number,
         }
     }
 }
@@ -455,6 +481,7 @@ fn enabled(series: &SeriesLabels, name: &'static str) -> PluginEnabled {
 /// The names under which a block's directives are counted as enabled.
 fn plugins(block: &ServerBlock) -> Vec<&'static str> {
     let all = [
+        (block.metadata.is_some(), "metadata"),
         (block.prometheus.is_some(), "prometheus"),
         (block.errors.is_some(), "errors"),
         (!block.log.is_empty(), "log"),
@@ -464,6 +491,7 @@ fn plugins(block: &ServerBlock) -> Vec<&'static str> {
         (!block.file.is_empty(), "file"),
         (!block.etcd.is_empty(), "etcd"),
         (block.whoami, "whoami"),
+        (block.view.is_some(), "view"),
     ];
     all.into_iter()
         .filter_map(|(is_there, name)| is_there.then_some(name))

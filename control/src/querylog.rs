@@ -146,10 +146,20 @@ fn query_line(format: &LogFormat, entry: &LogEntry, out: &mut String) -> std::fm
             LogPiece::Opcode => write!(out, "{}", entry.opcode.0)?,
             LogPiece::Do => write!(out, "{}", entry.dnssec_ok)?,
             LogPiece::Bufsize => write!(out, "{}", entry.bufsize)?,
-            LogPiece::Metadata(_) => write!(out, "-")?,
+            LogPiece::Metadata(label) => write!(out, "{}", metadata(label, entry).unwrap_or("-"))?,
+            LogPiece::View(name) => write!(out, "{}", if entry.has_metadata { name } else { "-" })?,
         }
     }
     writeln!(out)
+}
+
+/// What `log` itself says of a reply.
+fn metadata(label: &str, entry: &LogEntry) -> Option<&'static str> {
+    match label {
+        "log/class" if entry.has_metadata => Some(entry.kind.class()),
+        "log/type" if entry.has_metadata => Some(entry.kind.as_str()),
+        _ => None,
+    }
 }
 
 fn address(address: IpAddr, out: &mut String) -> std::fmt::Result {

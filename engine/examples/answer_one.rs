@@ -9,7 +9,7 @@ use std::sync::Arc;
 use nodens_engine::io::{DATAGRAM_ROOM, Datagram, ListenerId, Peer};
 use nodens_engine::plan::{Plan, Source, Step, ZoneMap};
 use nodens_engine::responder::{Now, Responder};
-use nodens_engine::snapshot::{Config, Data, Listener, Route, ZoneId};
+use nodens_engine::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use nodens_engine::stats::WorkerStats;
 use nodens_engine::time::{Clock, Instant};
 use nodens_engine::zone::trie::NameHash;
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut zones = ZoneMap::new(hash.clone());
     zones.entry(&apex, || ZoneId(0));
     let mut routes = ZoneMap::new(hash.clone());
-    routes.entry(&apex, || Route { plan: 0, series: 0 });
+    routes.entry(&apex, || Choice::Block(Route { plan: 0, series: 0 }));
     let step = Step::File(Source {
         zones,
         fallthrough: None,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use nodens_wire::{Message, NameBuf, Query, Rclass, Rcode, Refusal, Rtype};
 
 use crate::io::{BATCH_MAX, DATAGRAM_ROOM, Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId};
-use crate::plan::{Hosts, LoadBalance, Plan, Source, Step, ZoneMap};
+use crate::plan::view::{Facts, View};
+use crate::plan::{Client, Hosts, LoadBalance, Plan, Source, Step, ZoneMap};
 use crate::responder::{Now, Responder};
 use crate::services::{Extra, Host, Service, ServiceTree};
-use crate::snapshot::{Config, Data, Listener, Route, ZoneId};
+use crate::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use crate::stats::{Series, WorkerStats};
 use crate::time::{Clock, Instant};
 use crate::zone::trie::NameHash;
@@ -55,7 +56,7 @@ impl Default for World {
         ];
         let mut routes = ZoneMap::new(hash.clone());
         for (at, zone) in (0..BLOCKS).zip(zones) {
-            routes.entry(&name(zone), || Route { plan: at, series: at });
+            routes.entry(&name(zone), || Choice::Block(Route { plan: at, series: at }));
         }
         let listener = Listener {
             routes,
@@ -204,6 +205,26 @@ impl World {
     }
 }
 
+/// Whether a view is for the question of a packet that 192.0.2.1 sends to 192.0.2.53 over UDP; nothing for what is no query.
+#[must_use]
+pub fn view_holds(view: &View, packet: &[u8]) -> Option<bool> {
+    let query = Query::parse(packet).ok()?;
+    let client = Client {
+        query: &query,
+        peer: &Peer::from_socket_addr(SocketAddr::from(([192, 0, 2, 1], 4096))),
+        local: Some([192, 0, 2, 53].into()),
+        is_stream: false,
+    };
+    let name = query.qname.to_buf().folded();
+    Some(view.holds(&Facts {
+        name: name.as_name(),
+        rtype: query.rtype,
+        client: &client,
+        port: 53,
+        view_name: &view.name,
+    }))
+}
+
 /// What every reply has to be.
 fn check(packet: &[u8], reply: &[u8]) {
     let parsed = Query::parse(packet);
@@ -263,6 +284,7 @@ fn plan<const N: usize>(steps: [Step; N]) -> Plan {
         metrics: true,
         errors: true,
         log: Box::default(),
+        ..Plan::default()
     }
 }
 

@@ -24,6 +24,7 @@ pub mod fuzzing;
 #[allow(unsafe_code, reason = "system calls that have no safe wrapper; nothing outside may")]
 pub mod io;
 pub mod log;
+pub mod pattern;
 pub mod plan;
 mod respond;
 pub mod responder;

@@ -24,6 +24,63 @@ pub struct Classes {
     pub error: bool,
 }
 
+/// What kind of a reply it was, as CoreDNS sorts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyKind {
+    /// NOERROR with records, or without any.
+    Success,
+    /// A referral.
+    Delegation,
+    /// NOERROR without records but with SOA.
+    NoData,
+    /// The name does not exist.
+    NxDomain,
+    /// SERVFAIL, REFUSED, NOTIMP.
+    ServerError,
+    /// Any other rcode.
+    OtherError,
+    /// Of a transfer or a NOTIFY.
+    Meta,
+}
+
+impl ReplyKind {
+    /// The value of `log/type`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "NOERROR",
+            Self::Delegation => "DELEGATION",
+            Self::NoData => "NODATA",
+            Self::NxDomain => "NXDOMAIN",
+            Self::ServerError => "SERVERERROR",
+            Self::OtherError => "OTHERERROR",
+            Self::Meta => "META",
+        }
+    }
+
+    /// The value of `log/class`.
+    #[must_use]
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Success | Self::Delegation => "success",
+            Self::NoData | Self::NxDomain => "denial",
+            Self::ServerError | Self::OtherError | Self::Meta => "error",
+        }
+    }
+}
+
+impl Classes {
+    /// Whether the class of such a reply is wanted.
+    #[must_use]
+    pub fn want(self, kind: ReplyKind) -> bool {
+        match kind {
+            ReplyKind::Success | ReplyKind::Delegation => self.success,
+            ReplyKind::NoData | ReplyKind::NxDomain => self.denial,
+            ReplyKind::ServerError | ReplyKind::OtherError | ReplyKind::Meta => self.error,
+        }
+    }
+}
+
 /// One `log` rule.
 #[derive(Debug)]
 pub struct LogRule {
@@ -66,6 +123,10 @@ pub struct LogEntry {
     pub bufsize: u16,
     /// How it went.
     pub rcode: Rcode,
+    /// What that is.
+    pub kind: ReplyKind,
+    /// The block has metadata for the name.
+    pub has_metadata: bool,
     /// The reply's flags.
     pub flags: Flags,
     /// Bytes of the reply, uncompressed and without OPT.

@@ -24,7 +24,7 @@ use rand::rngs::ChaCha8Rng;
 use crate::answer::{Answer, Memory, Reason};
 use crate::encode::{self, ReplyOpt, Written};
 use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId, UpstreamDatagram};
-use crate::log::{Classes, LogEntry, LogQueue};
+use crate::log::{LogEntry, LogQueue, ReplyKind};
 use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
 use crate::services::Entry;
 use crate::services::answer::Scratch;
@@ -133,6 +133,18 @@ struct Origin<'a> {
     is_stream: bool,
 }
 
+impl<'a> Origin<'a> {
+    #[inline]
+    fn client(&self, query: &'a Query<'a>) -> Client<'a> {
+        Client {
+            query,
+            peer: self.peer,
+            local: self.local,
+            is_stream: self.is_stream,
+        }
+    }
+}
+
 impl Responder {
     /// A responder with its own counters. `seed` feeds all that is random in it; `hash` is the one of the zones.
     #[must_use]
@@ -159,7 +171,13 @@ impl Responder {
         let mut folded = std::mem::take(&mut self.folded);
         let mut seen = ArrayVec::<First<'_, '_>, BATCH_MAX>::new();
         for (datagram, row) in batch.iter().zip(&mut folded) {
-            seen.push(self.first(now, datagram.listener, datagram.query, row));
+            let origin = Origin {
+                listener: datagram.listener,
+                peer: datagram.peer,
+                local: datagram.local,
+                is_stream: false,
+            };
+            seen.push(self.first(now, origin, datagram.query, row));
         }
         bring(now.data, &mut seen);
         let mut answer = Answer::new(std::mem::take(&mut self.memory));
@@ -204,7 +222,7 @@ impl Responder {
     fn first<'p>(
         &self,
         now: &Now<'_>,
-        listener: ListenerId,
+        origin: Origin<'_>,
         packet: &'p [u8],
         row: &mut [u8; 256],
     ) -> First<'p, 'static> {
@@ -214,8 +232,9 @@ impl Responder {
         };
         let name = &mut row[..query.qname.len()];
         label::fold_into(query.qname.as_bytes(), name);
-        let listener = now.config.listeners.get(usize::from(listener.0));
-        let found = listener.and_then(|listener| route(listener, name, query.rtype));
+        let listener = now.config.listeners.get(usize::from(origin.listener.0));
+        let found =
+            listener.and_then(|listener| route(now.config, listener, name, query.rtype, &origin.client(&query)));
         // Whole zones are handed out by a step in front of those that look names up.
         let looked_up = found.filter(|_| !matches!(query.rtype, Rtype::AXFR | Rtype::IXFR));
         let probe = looked_up.and_then(|(at, route)| now.config.plans[route.plan as usize].first_zone(name, at));
@@ -318,11 +337,7 @@ impl Responder {
             answer.rcode = Rcode::REFUSED;
             return;
         };
-        let client = Client {
-            peer: origin.peer,
-            is_stream: origin.is_stream,
-            query,
-        };
+        let client = origin.client(query);
         let mut walk = Walk::new(now, listener, client, &mut self.work.services, &mut self.random);
         let asked = Asked {
             name: query.qname,
@@ -423,7 +438,7 @@ impl Responder {
         let Asking {
             query, folded, origin, ..
         } = *asking;
-        let opt = query.opt.as_ref();
+        let client = origin.client(query);
         let mut entry = LogEntry {
             format: None,
             reason: answer.reason.take(),
@@ -436,20 +451,18 @@ impl Responder {
             rtype: query.rtype,
             rclass: query.rclass,
             size: query.len,
-            dnssec_ok: opt.is_some_and(|opt| opt.dnssec_ok),
-            bufsize: match opt {
-                _ if origin.is_stream => u16::MAX,
-                Some(opt) => opt.udp_size_usable(),
-                None => 512,
-            },
+            dnssec_ok: client.dnssec_ok(),
+            bufsize: client.bufsize(),
             rcode: answer.rcode,
+            kind: kind(query, answer),
+            has_metadata: plan.metadata.as_ref().is_some_and(|zones| zones.contains(folded)),
             flags: Flags(written.flags),
             reply_size: written.plain_len,
             duration_nanos: 0,
         };
         // The first rule that covers the name decides, also about not logging.
         if let Some(rule) = plan.log.iter().find(|rule| rule.zones.contains(folded))
-            && rule.classes.want(query.rtype, answer)
+            && rule.classes.want(entry.kind)
         {
             let query_line = LogEntry {
                 format: Some(rule.format),
@@ -608,7 +621,7 @@ impl Responder {
         let mut row = [0; 256];
         let mut room = self.take_message();
         let mut transfer = None;
-        let len = match self.first(now, origin.listener, message, &mut row) {
+        let len = match self.first(now, origin, message, &mut row) {
             First::Refused(refusal) => refuse(message, refusal, &mut room),
             First::Query(query, route, probe) => {
                 let folded = &row[..query.qname.len()];
@@ -750,18 +763,21 @@ fn refuse(packet: &[u8], refusal: Refusal, room: &mut [u8]) -> usize {
     )
 }
 
-impl Classes {
-    fn want(self, rtype: Rtype, answer: &Answer<'_>) -> bool {
-        if matches!(rtype, Rtype::AXFR | Rtype::IXFR) {
-            return self.error;
-        }
-        let has_data = answer.rendered.is_some() || !answer.sections[0].is_empty();
-        let soa = answer.authority.is_some() || answer.sections[1].iter().any(|pick| pick.rtype == Rtype::SOA);
-        match answer.rcode {
-            Rcode::NXDOMAIN if !has_data => self.denial,
-            Rcode::NOERROR if !has_data && soa => self.denial,
-            Rcode::NOERROR => self.success,
-            _ => self.error,
-        }
+/// What kind of a reply an answer makes.
+fn kind(query: &Query<'_>, answer: &Answer<'_>) -> ReplyKind {
+    let has_data = answer.rendered.is_some() || !answer.sections[0].is_empty();
+    let in_authority = |rtype| answer.sections[1].iter().any(|pick| pick.rtype == rtype);
+    let has_soa = answer.authority.is_some() || in_authority(Rtype::SOA);
+    if matches!(query.rtype, Rtype::AXFR | Rtype::IXFR) || query.flags.opcode() == Opcode::NOTIFY {
+        return ReplyKind::Meta;
+    }
+    match answer.rcode {
+        Rcode::NXDOMAIN if !has_data => ReplyKind::NxDomain,
+        Rcode::NOERROR if has_data => ReplyKind::Success,
+        Rcode::NOERROR if has_soa => ReplyKind::NoData,
+        Rcode::NOERROR if in_authority(Rtype::NS) => ReplyKind::Delegation,
+        Rcode::NOERROR => ReplyKind::Success,
+        Rcode::SERVFAIL | Rcode::REFUSED | Rcode::NOTIMP => ReplyKind::ServerError,
+        _ => ReplyKind::OtherError,
     }
 }

@@ -56,11 +56,25 @@ pub struct Route {
     pub series: u32,
 }
 
+/// Who serves a zone of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// One block, for every question.
+    Block(Route),
+    /// Some blocks, of which the first whose view holds serves the question.
+    Views {
+        /// The listener's port.
+        port: u16,
+        /// In the order of the Corefile.
+        blocks: Vec<Route>,
+    },
+}
+
 /// One address and port, and the server blocks that share it.
 #[derive(Debug)]
 pub struct Listener {
     /// The longest zone that holds a name decides.
-    pub routes: ZoneMap<Route>,
+    pub routes: ZoneMap<Choice>,
     /// Counters of queries that reach no plan.
     pub dropped: u32,
     /// Classes other than IN reach the plans.

@@ -10,7 +10,7 @@ use nodens_engine::log::{Classes, LogQueue, LogRule};
 use nodens_engine::plan::{Hosts, LoadBalance, Plan, Source, Step, ZoneMap};
 use nodens_engine::responder::{Now, Responder};
 use nodens_engine::services::{Editor, Extra, Host, Service, ServiceTree};
-use nodens_engine::snapshot::{Config, Data, Listener, Route, ZoneId};
+use nodens_engine::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use nodens_engine::stats::WorkerStats;
 use nodens_engine::time::{Clock, Instant};
 use nodens_engine::zone::trie::NameHash;
@@ -98,7 +98,7 @@ pub fn config(blocks: Vec<(&str, Plan)>) -> Config {
     let dropped = blocks.len() as u32;
     let mut plans = Vec::new();
     for ((apex, plan), at) in blocks.into_iter().zip(0..) {
-        routes.entry(&name(apex), || Route { plan: at, series: at });
+        routes.entry(&name(apex), || Choice::Block(Route { plan: at, series: at }));
         plans.push(plan);
     }
     Config {

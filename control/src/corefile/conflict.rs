@@ -32,12 +32,16 @@ pub fn check(blocks: &[ServerBlock], addresses: impl Fn(&ServerBlock) -> Vec<Str
                 port: key.port,
             };
             for address in &addresses {
-                if let Some(first) = served.get(&(place, address.clone())) {
-                    let text = format!("cannot serve {} - it is already defined", place.shown(address));
-                    errors.push(Diagnostic::error(key.span, text).related(*first, "defined here"));
-                    break;
+                // A block with a view shares its zones with others.
+                if block.view.is_none() {
+                    if let Some(first) = served.get(&(place, address.clone())) {
+                        let text = format!("cannot serve {} - it is already defined", place.shown(address));
+                        let error = Diagnostic::error(key.span, text).related(*first, "defined here");
+                        errors.push(error.help("give one of the blocks a `view`, or put both into one"));
+                        break;
+                    }
+                    served.insert((place, address.clone()), key.span);
                 }
-                served.insert((place, address.clone()), key.span);
                 let other = if address.is_empty() {
                     unbound.insert(place, key.span);
                     bound.get(&place).map(|(address, span)| (place.shown(address), *span))

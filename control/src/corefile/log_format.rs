@@ -51,6 +51,8 @@ pub enum LogPiece {
     Bufsize,
     /// `{/LABEL}`: metadata, `-` if unknown.
     Metadata(String),
+    /// `{/view/name}` in a block with a view: its name, where the block has metadata for the question.
+    View(String),
 }
 
 impl LogFormat {
@@ -74,6 +76,17 @@ impl LogFormat {
         }
         format.literal(rest);
         format
+    }
+
+    /// The same for a block whose view has this name.
+    #[must_use]
+    pub fn with_view(mut self, name: &str) -> Self {
+        for piece in &mut self.pieces {
+            if matches!(piece, LogPiece::Metadata(label) if label == "view/name") {
+                *piece = LogPiece::View(name.to_owned());
+            }
+        }
+        self
     }
 
     fn literal(&mut self, text: &str) {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use nodens_engine::plan::view::Condition;
 use nodens_wire::NameBuf;
 
 use super::diagnostic::{Colour, Diagnostic};
@@ -71,6 +72,10 @@ pub struct ServerBlock {
     pub ready: Option<Ready>,
     /// `prometheus`
     pub prometheus: Option<Prometheus>,
+    /// `metadata`, and the zones for whose names there are any.
+    pub metadata: Option<Vec<NameBuf>>,
+    /// `view`: the block is only for some of the questions for its zones.
+    pub view: Option<View>,
 }
 
 impl ServerBlock {
@@ -367,6 +372,15 @@ pub enum Monitor {
     UntilReady,
     /// At every request.
     Continuously,
+}
+
+/// `view`
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Its name, for metrics and metadata.
+    pub name: String,
+    /// All of them must hold.
+    pub conditions: Vec<Condition>,
 }
 
 /// `prometheus`

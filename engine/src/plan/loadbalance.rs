@@ -18,6 +18,26 @@ pub struct Cidr {
 }
 
 impl Cidr {
+    /// Reads `ADDRESS/BITS`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (address, prefix) = text.split_once('/')?;
+        let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
+        let net = Self {
+            address: address.parse().ok()?,
+            prefix: prefix.parse().ok().filter(|_| is_number)?,
+        };
+        (net.prefix <= if net.address.is_ipv4() { 32 } else { 128 }).then_some(net)
+    }
+
+    /// Whether an address lies in it.
+    pub(crate) fn holds_address(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.holds(&address.octets()),
+            IpAddr::V6(address) => self.holds(&address.octets()),
+        }
+    }
+
     fn holds(&self, rdata: &[u8]) -> bool {
         match self.address {
             IpAddr::V4(address) => same_prefix(&address.octets(), rdata, self.prefix),

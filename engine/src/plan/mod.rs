@@ -14,7 +14,9 @@ mod etcd;
 mod file;
 mod hosts;
 mod loadbalance;
+mod route;
 mod transfer;
+pub mod view;
 mod walk;
 mod whoami;
 mod zones;
@@ -25,10 +27,12 @@ use crate::log::LogRule;
 use crate::services::Entry;
 use crate::snapshot::ZoneId;
 use crate::zone::Node;
+use view::View;
 
 pub use loadbalance::{Cidr, LoadBalance};
+pub(crate) use route::route;
 pub use transfer::{Clients, Transfer};
-pub(crate) use walk::{Client, Visit, Walk, route};
+pub(crate) use walk::{Client, Visit, Walk};
 pub use zones::ZoneMap;
 
 /// A step's name, as Corefiles, logs and metrics write it.
@@ -85,13 +89,18 @@ pub struct Plan {
     pub errors: bool,
     /// `log`: the first rule that covers the name decides.
     pub log: Box<[LogRule]>,
+    /// `view`: the block is only for some questions.
+    pub view: Option<View>,
+    /// `metadata`, and the zones for whose names there are any.
+    pub metadata: Option<ZoneMap<()>>,
 }
 
 impl Plan {
     /// Whether anything here handles queries at all; a block of settings alone refuses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty() && !self.metrics && !self.errors && self.log.is_empty()
+        let observes = self.metrics || self.errors || !self.log.is_empty();
+        self.steps.is_empty() && !observes && self.view.is_none() && self.metadata.is_none()
     }
 
     /// Where a folded name will be looked up first. The block's zone stands behind its first `known` bytes.

@@ -3,16 +3,16 @@
 use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use nodens_wire::{Name, NameBuf, Opcode, Query, Rcode, Rtype};
+use nodens_wire::{Name, NameBuf, Opcode, Query, Rcode};
 use rand::rngs::ChaCha8Rng;
 
-use super::{Asked, Flow, Held, Plan, Probe, Source, Step, etcd, file, hosts, loadbalance, transfer, whoami};
+use super::{Asked, Flow, Held, Plan, Probe, Source, Step, etcd, file, hosts, loadbalance, route, transfer, whoami};
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::io::Peer;
 use crate::responder::Now;
 use crate::services::answer::Scratch;
 use crate::services::{Entry, ServiceTree};
-use crate::snapshot::{Data, Listener, Route, ZoneId};
+use crate::snapshot::{Data, Listener, ZoneId};
 use crate::time::Clock;
 use crate::zone::{Node, RecordZone};
 
@@ -25,6 +25,8 @@ const ADDITIONAL_MAX: u8 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client<'a> {
     pub(crate) peer: &'a Peer,
+    /// The address asked, where it is known.
+    pub(crate) local: Option<IpAddr>,
     pub(crate) is_stream: bool,
     /// What came.
     pub(crate) query: &'a Query<'a>,
@@ -41,6 +43,19 @@ impl Client<'_> {
 
     pub(crate) fn port(&self) -> u16 {
         self.peer.port()
+    }
+
+    pub(crate) fn dnssec_ok(&self) -> bool {
+        self.query.opt.as_ref().is_some_and(|opt| opt.dnssec_ok)
+    }
+
+    /// What the client can take: 512 without an OPT, 65,535 over TCP.
+    pub(crate) fn bufsize(&self) -> u16 {
+        match &self.query.opt {
+            _ if self.is_stream => u16::MAX,
+            Some(opt) => opt.udp_size_usable(),
+            None => 512,
+        }
     }
 }
 
@@ -108,19 +123,6 @@ pub(crate) struct Walk<'a, 'z> {
     additional_left: u8,
     /// The names of the questions that are being answered, the client's first: one that comes again is a loop.
     trail: ArrayVec<NameBuf, { ALIASES_MAX as usize + 1 }>,
-}
-
-/// The server block that serves a folded name, and how many of the name's bytes stand in front of its zone. A question for DS belongs to the zone above the cut, where that is
-/// served too (RFC 4035 §3.1.4.1).
-#[inline]
-pub(crate) fn route(listener: &Listener, name: &[u8], rtype: Rtype) -> Option<(usize, Route)> {
-    let (at, &route) = listener.routes.find(name)?;
-    if rtype == Rtype::DS && name[at] != 0 {
-        let parent = at + 1 + usize::from(name[at]);
-        let above = listener.routes.find_from(name, parent);
-        return Some(above.map_or((at, route), |(at, &above)| (at, above)));
-    }
-    Some((at, route))
 }
 
 impl<'a, 'z> Walk<'a, 'z> {
@@ -223,9 +225,14 @@ impl<'a, 'z> Walk<'a, 'z> {
             return 0;
         }
         let outer = answer.begin_inner();
-        match route(self.listener, folded.as_bytes(), wanted.rtype)
-            .map(|(_, route)| &self.now.config.plans[route.plan as usize])
-        {
+        let found = route(
+            self.now.config,
+            self.listener,
+            folded.as_bytes(),
+            wanted.rtype,
+            &self.client,
+        );
+        match found.map(|(_, route)| &self.now.config.plans[route.plan as usize]) {
             Some(plan) if !plan.is_empty() => {
                 let folded_name = folded.clone();
                 let (name, folded) = (name.as_name(), folded.as_bytes());

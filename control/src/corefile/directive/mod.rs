@@ -11,8 +11,10 @@ mod hosts;
 mod http;
 mod loadbalance;
 mod log;
+mod metadata;
 mod scope;
 mod transfer;
+mod view;
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +28,7 @@ use super::zone;
 use scope::Scope;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 13] = [
+pub const KNOWN: [&str; 15] = [
     "bind",
     "errors",
     "etcd",
@@ -35,15 +37,17 @@ pub const KNOWN: [&str; 13] = [
     "hosts",
     "loadbalance",
     "log",
+    "metadata",
     "prometheus",
     "ready",
     "root",
     "transfer",
+    "view",
     "whoami",
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 50] = [
+pub const MISSING: [&str; 48] = [
     "acl",
     "any",
     "auto",
@@ -70,7 +74,6 @@ pub const MISSING: [&str; 50] = [
     "kubernetes",
     "local",
     "loop",
-    "metadata",
     "minimal",
     "multisocket",
     "nomad",
@@ -93,7 +96,6 @@ pub const MISSING: [&str; 50] = [
     "tls",
     "trace",
     "tsig",
-    "view",
 ];
 
 /// Reads one block. None when it has no key that is one.
@@ -151,9 +153,11 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         }
         "loadbalance" => block.loadbalance = loadbalance::loadbalance(line, scope),
         "log" => block.log.extend(log::log(line, scope)),
+        "metadata" => once(&mut block.metadata, line, scope, metadata::metadata),
         "prometheus" => once(&mut block.prometheus, line, scope, http::prometheus),
         "ready" => once(&mut block.ready, line, scope, http::ready),
         "transfer" => block.transfer.push(transfer::transfer(line, scope)),
+        "view" => once(&mut block.view, line, scope, view::view),
         "whoami" => {
             scope.no_args(line);
             scope.no_block(line);
@@ -249,6 +253,8 @@ fn empty_block(span: Span) -> ServerBlock {
         health: None,
         ready: None,
         prometheus: None,
+        metadata: None,
+        view: None,
     }
 }
 

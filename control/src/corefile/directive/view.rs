@@ -1,0 +1,83 @@
+//! `view NAME { expr EXPRESSION... }`
+
+use std::ops::Range;
+
+use super::scope::Scope;
+use crate::corefile::diagnostic::Diagnostic;
+use crate::corefile::expression::{self, Fault};
+use crate::corefile::lexer::Word;
+use crate::corefile::parser::Line;
+use crate::corefile::settings::View;
+use crate::corefile::source::Span;
+
+/// Reads the directive.
+pub(super) fn view(line: &Line, scope: &mut Scope<'_>) -> Option<View> {
+    let name = scope.one_arg(line);
+    let mut conditions = Vec::new();
+    for option in scope.options(line) {
+        if &*option.name.text != "expr" {
+            scope.unknown_option(option, &["expr"]);
+            continue;
+        }
+        if option.args.is_empty() {
+            scope.argument_count(option, "an expression");
+            continue;
+        }
+        let text = option.args.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ");
+        match expression::compile(&text) {
+            Ok(compiled) => {
+                conditions.push(compiled.condition);
+                for remark in compiled.remarks {
+                    let warning = drawn(remark, &option.args, Diagnostic::warning);
+                    scope.findings.warn(warning);
+                }
+            }
+            Err(fault) => {
+                let error = drawn(fault, &option.args, Diagnostic::error);
+                scope.findings.error(error);
+            }
+        }
+    }
+    Some(View {
+        name: name?.text.to_string(),
+        conditions,
+    })
+}
+
+fn drawn(fault: Fault, words: &[Word], make: fn(Span, String) -> Diagnostic) -> Diagnostic {
+    let mut diagnostic = make(place(words, &fault.at), format!("plugin/view: {}", fault.text));
+    diagnostic.label = fault.label;
+    diagnostic.help = fault.help;
+    diagnostic
+}
+
+/// Where a part of the words, joined by blanks, stands in the Corefile.
+fn place(words: &[Word], part: &Range<usize>) -> Span {
+    let mut start = 0;
+    let mut found: Option<Span> = None;
+    for word in words {
+        let end = start + word.text.len();
+        if part.start < end && part.end > start {
+            let own = place_in(word, &(part.start.max(start) - start..part.end.min(end) - start));
+            found = Some(found.map_or(own, |span| span.to(own)));
+        }
+        start = end + 1;
+    }
+    found.unwrap_or(words[words.len() - 1].span)
+}
+
+/// A part of one word. What had escapes or variables in it is marked as a whole.
+fn place_in(word: &Word, part: &Range<usize>) -> Span {
+    let written = (word.span.end - word.span.start) as usize;
+    let quote = match written.checked_sub(word.text.len()) {
+        Some(0) => 0,
+        Some(2) => 1,
+        _ => return word.span,
+    };
+    let at = |offset: usize| word.span.start + u32::try_from(quote + offset).expect("an expression is short");
+    Span {
+        start: at(part.start),
+        end: at(part.end),
+        ..word.span
+    }
+}
