@@ -92,7 +92,7 @@ impl World {
             .into(),
             metrics: true,
             errors: true,
-            log: Box::default(),
+            ..Plan::default()
         };
         let mut routes = ZoneMap::new(hash());
         routes.entry(&zone, || Choice::Block(Route { plan: 0, series: 0 }));

@@ -37,7 +37,12 @@ pub fn check(blocks: &[ServerBlock], addresses: impl Fn(&ServerBlock) -> Vec<Str
                     if let Some(first) = served.get(&(place, address.clone())) {
                         let text = format!("cannot serve {} - it is already defined", place.shown(address));
                         let error = Diagnostic::error(key.span, text).related(*first, "defined here");
-                        errors.push(error.help("give one of the blocks a `view`, or put both into one"));
+                        let is_own = block.keys.iter().any(|own| own.span == *first);
+                        errors.push(error.help(if is_own {
+                            "name a zone once in a block"
+                        } else {
+                            "put both blocks into one, or give one a `view`"
+                        }));
                         break;
                     }
                     served.insert((place, address.clone()), key.span);
