@@ -1,10 +1,9 @@
 //! Settings become plans, listeners and sources. Nothing is bound and nobody is contacted here.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 
-use nodens_engine::io::{interface_addresses, wildcard};
+use nodens_engine::io::{ListenerId, interface_addresses, wildcard};
 use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{Cidr, Clients, Hosts, LoadBalance, Plan, Source, Step, Transfer, ZoneMap};
@@ -14,22 +13,18 @@ use nodens_sources::etcd;
 use nodens_wire::NameBuf;
 
 use crate::admin::{PluginEnabled, SeriesLabels};
-use crate::corefile::log_format::LogFormat;
-use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, ServerBlock};
+use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, Key, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
 use crate::notify::Notify;
+use crate::numbers::{Numbers, SourceKey};
 
 /// A configuration, ready to be started.
 #[derive(Debug)]
 pub struct Compiled {
     /// What the workers read.
     pub config: Config,
-    /// The addresses, by `ListenerId`.
+    /// The addresses.
     pub listeners: Vec<Address>,
-    /// By the workers' series.
-    pub series: Vec<SeriesLabels>,
-    /// Query log formats, by the number that rules carry.
-    pub formats: Vec<LogFormat>,
     /// `etcd` stanzas.
     pub etcd: Vec<EtcdSource>,
     /// Zones of `file` stanzas.
@@ -47,6 +42,8 @@ pub struct Compiled {
 /// An address that is listened on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
+    /// Its number.
+    pub id: ListenerId,
     /// The address.
     pub socket: SocketAddr,
     /// `dns://127.0.0.1:53`, as metrics name it; without an address where there is no `bind`.
@@ -86,18 +83,17 @@ pub struct HostsSource {
     pub settings: settings::Hosts,
 }
 
-/// Compiles a configuration.
+/// Compiles a configuration; what it shares with the one before has the same numbers.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn compile(corefile: &Corefile, hash: &NameHash) -> Result<Compiled, Vec<Diagnostic>> {
+pub fn compile(corefile: &Corefile, hash: &NameHash, numbers: &mut Numbers) -> Result<Compiled, Vec<Diagnostic>> {
     let mut compiler = Compiler {
         hash,
+        numbers,
         out: Compiled {
             config: Config::default(),
             listeners: Vec::new(),
-            series: Vec::new(),
-            formats: Vec::new(),
             etcd: Vec::new(),
             files: Vec::new(),
             hosts: Vec::new(),
@@ -105,8 +101,6 @@ pub fn compile(corefile: &Corefile, hash: &NameHash) -> Result<Compiled, Vec<Dia
             start_lines: Vec::new(),
             notices: Vec::new(),
         },
-        listener_at: BTreeMap::new(),
-        zones: 0,
         errors: Vec::new(),
     };
     for block in &corefile.blocks {
@@ -121,9 +115,8 @@ pub fn compile(corefile: &Corefile, hash: &NameHash) -> Result<Compiled, Vec<Dia
 
 struct Compiler<'a> {
     hash: &'a NameHash,
+    numbers: &'a mut Numbers,
     out: Compiled,
-    listener_at: BTreeMap<SocketAddr, usize>,
-    zones: u32,
     errors: Vec<Diagnostic>,
 }
 
@@ -153,11 +146,9 @@ impl Compiler<'_> {
                     IpAddr::V6(address) => format!("[{address}]"),
                 };
                 let label = format!("{}://{host}:{}", key.scheme.as_str(), key.port);
-                let listener = self.listener(Address {
-                    socket,
-                    label: label.clone(),
-                    span: key.span,
-                });
+                let Some(listener) = self.listener(key, socket, &label) else {
+                    return;
+                };
                 let series = SeriesLabels {
                     server: label,
                     zone: key.zone.to_string(),
@@ -168,10 +159,9 @@ impl Compiler<'_> {
                     .extend(plugins.iter().map(|&name| enabled(&series, name)));
                 let route = Route {
                     plan: plan_at,
-                    series: self.out.series.len() as u32,
+                    series: self.numbers.series(series),
                 };
-                self.out.series.push(series);
-                self.route(listener, key, route, block.view.is_some());
+                self.route(usize::from(listener.0), key, route, block.view.is_some());
                 let on = if place.is_bound {
                     format!(" on {}", place.address)
                 } else {
@@ -183,7 +173,7 @@ impl Compiler<'_> {
     }
 
     /// Has a block serve a zone: alone, or behind those of the same zone that have a view.
-    fn route(&mut self, listener: usize, key: &settings::Key, route: Route, has_view: bool) {
+    fn route(&mut self, listener: usize, key: &Key, route: Route, has_view: bool) {
         let choice = self.out.config.listeners[listener]
             .routes
             .entry(&key.zone, || Choice::Views {
@@ -198,26 +188,40 @@ impl Compiler<'_> {
         }
     }
 
-    fn listener(&mut self, address: Address) -> usize {
-        if let Some(&at) = self.listener_at.get(&address.socket) {
-            return at;
+    /// The listener of a key, made if it is the first that stands there; none when there are too many.
+    fn listener(&mut self, key: &Key, socket: SocketAddr, label: &str) -> Option<ListenerId> {
+        let Some(id) = self.numbers.listener(key.scheme, socket) else {
+            let text = "too many addresses to listen on: 65,535 is the most";
+            self.errors.push(Diagnostic::setup(key.span, text));
+            return None;
+        };
+        if self.out.listeners.iter().any(|address| address.id == id) {
+            return Some(id);
         }
-        let at = self.out.listeners.len();
-        let dropped = self.out.series.len() as u32;
-        let (server, view) = (address.label.clone(), String::new());
-        self.out.series.push(SeriesLabels {
-            server,
+        let dropped = SeriesLabels {
+            server: label.to_owned(),
             zone: "dropped".to_owned(),
-            view,
+            view: String::new(),
+        };
+        let dropped = self.numbers.series(dropped);
+        let at = usize::from(id.0);
+        // Numbers that are not in use have a listener that serves nothing.
+        while self.out.config.listeners.len() <= at {
+            let routes = self.map();
+            self.out.config.listeners.push(Listener {
+                routes,
+                dropped: u32::MAX,
+                any_class: false,
+            });
+        }
+        self.out.config.listeners[at].dropped = dropped;
+        self.out.listeners.push(Address {
+            id,
+            socket,
+            label: label.to_owned(),
+            span: key.span,
         });
-        self.out.config.listeners.push(Listener {
-            routes: self.map(),
-            dropped,
-            any_class: false,
-        });
-        self.listener_at.insert(address.socket, at);
-        self.out.listeners.push(address);
-        at
+        Some(id)
     }
 
     fn places(&mut self, block: &ServerBlock) -> Vec<Place> {
@@ -301,12 +305,6 @@ impl Compiler<'_> {
         set
     }
 
-    fn next_zone(&mut self) -> ZoneId {
-        let id = ZoneId(self.zones);
-        self.zones += 1;
-        id
-    }
-
     /// The steps of a block, in the order of execution.
     fn plan(&mut self, block: &ServerBlock) -> Plan {
         let mut steps = Vec::new();
@@ -344,13 +342,15 @@ impl Compiler<'_> {
             let mut zones = self.map();
             for file in &block.file {
                 for zone in &file.zones {
-                    let id = self.next_zone();
-                    if *zones.entry(zone, || id) == id {
+                    let mut made = None;
+                    let notify = notify(block, zone);
+                    zones.entry(zone, || *made.insert(self.file_zone(zone, file, notify.clone())));
+                    if let Some(id) = made {
                         self.out.files.push(FileSource {
                             id,
                             zone: zone.clone(),
                             settings: file.clone(),
-                            notify: notify(block, zone),
+                            notify,
                         });
                     }
                 }
@@ -378,8 +378,28 @@ impl Compiler<'_> {
         }
     }
 
+    fn file_zone(&mut self, zone: &NameBuf, settings: &settings::File, notify: Option<Notify>) -> ZoneId {
+        let key = SourceKey::File {
+            zone: zone.clone(),
+            file: settings.db_file.clone(),
+            word: settings.db_file_word.clone(),
+            reload: settings.reload,
+            by_mtime: settings.reload_by_mtime,
+            notify,
+        };
+        self.numbers.zones(key, 1)[0]
+    }
+
     fn hosts(&mut self, settings: &settings::Hosts) -> ZoneId {
-        let id = self.next_zone();
+        let key = SourceKey::Hosts {
+            file: settings.file.clone(),
+            zones: settings.zones.clone(),
+            inline: settings.inline.iter().map(|host| host.text.clone()).collect(),
+            ttl_secs: settings.ttl_secs,
+            no_reverse: settings.no_reverse,
+            reload: settings.reload,
+        };
+        let id = self.numbers.zones(key, 1)[0];
         self.out.hosts.push(HostsSource {
             id,
             settings: settings.clone(),
@@ -388,13 +408,6 @@ impl Compiler<'_> {
     }
 
     fn etcd(&mut self, stanza: &settings::Etcd) -> Source {
-        let mut zones = self.map();
-        let mut ids = Vec::new();
-        for zone in &stanza.zones {
-            let id = self.next_zone();
-            zones.entry(zone, || id);
-            ids.push(id);
-        }
         let settings = etcd::Settings {
             endpoints: stanza.endpoints.iter().map(|endpoint| endpoint.url.clone()).collect(),
             credentials: stanza
@@ -408,6 +421,13 @@ impl Compiler<'_> {
             max_lease_ttl: stanza.max_lease_ttl_secs,
             lease_requests_per_sec: etcd::LEASE_REQUESTS_PER_SEC,
         };
+        let ids = self
+            .numbers
+            .zones(SourceKey::Etcd(settings.clone()), stanza.zones.len());
+        let mut zones = self.map();
+        for (zone, &id) in stanza.zones.iter().zip(&ids) {
+            zones.entry(zone, || id);
+        }
         self.out.etcd.push(EtcdSource { settings, zones: ids });
         Source {
             zones,
@@ -434,9 +454,8 @@ impl Compiler<'_> {
     }
 
     fn log_rule(&mut self, rule: &settings::LogRule, block: &ServerBlock) -> LogRule {
-        let number = self.out.formats.len() as u32;
         let format = rule.format.clone();
-        self.out.formats.push(match &block.view {
+        let number = self.numbers.format(match &block.view {
             Some(view) => format.with_view(&view.name),
             None => format,
         });

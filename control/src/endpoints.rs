@@ -1,88 +1,183 @@
-//! The listeners of `health`, `ready` and `prometheus`, one for each address that the Corefile names.
+//! The listeners of `health`, `ready` and `prometheus`, one for each address that the Corefile names. Those that a new
+//! configuration names too stay open.
 
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use crate::admin::{self, Metrics, Readiness, Reporter, SelfCheck};
+use tokio::task::AbortHandle;
+
+use crate::admin::{self, Metrics, Readiness, SelfCheck};
 use crate::corefile::Diagnostic;
-use crate::corefile::settings::{Corefile, HttpAddress, Monitor};
+use crate::corefile::settings::{Corefile, HttpAddress};
 use crate::output;
 
-/// Bound, not served yet.
+/// What an endpoint serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Health,
+    Ready,
+    Prometheus,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::Ready => "ready",
+            Self::Prometheus => "prometheus",
+        }
+    }
+}
+
+/// What all of them show.
 #[derive(Debug)]
-pub struct Endpoints {
-    health: Vec<(HttpAddress, TcpListener)>,
-    ready: Vec<(HttpAddress, TcpListener)>,
-    metrics: Vec<(HttpAddress, TcpListener)>,
-    monitor: Monitor,
+pub struct Admin {
+    /// `/metrics`, and what the others count.
+    pub metrics: Arc<Metrics>,
+    /// `/ready`
+    pub readiness: Arc<Readiness>,
+}
+
+/// The endpoints that are served.
+#[derive(Debug, Default)]
+pub struct Endpoints(Vec<Endpoint>);
+
+/// Served until it is dropped.
+#[derive(Debug)]
+struct Endpoint {
+    kind: Kind,
+    address: HttpAddress,
+    listener: TcpListener,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// The endpoints of another configuration: bound, not served yet.
+#[derive(Debug)]
+pub struct Next(Vec<Wanted>);
+
+#[derive(Debug)]
+struct Wanted {
+    kind: Kind,
+    address: HttpAddress,
+    /// None where it is served already.
+    listener: Option<TcpListener>,
 }
 
 impl Endpoints {
-    /// Binds them all.
+    /// Binds what a configuration names and is not there.
     ///
     /// # Errors
     /// An address is taken, or cannot be bound.
-    pub fn bind(corefile: &Corefile) -> anyhow::Result<Self> {
-        let mut all = Self {
-            health: Vec::new(),
-            ready: Vec::new(),
-            metrics: Vec::new(),
-            monitor: Monitor::UntilReady,
-        };
-        let bind = |own: &mut Vec<(HttpAddress, TcpListener)>, address: &HttpAddress, name: &str| {
-            if own.iter().any(|(other, _)| admin::same_address(other, address)) {
-                return Ok(());
-            }
-            let listener = admin::bind(address).map_err(|error| {
-                corefile.refused(&[Diagnostic::setup(address.span, format!("plugin/{name}: {error}"))])
-            })?;
-            own.push((address.clone(), listener));
-            Ok::<_, anyhow::Error>(())
-        };
+    pub fn bind(&self, corefile: &Corefile) -> Result<Next, Diagnostic> {
+        let mut next: Vec<Wanted> = Vec::new();
         for block in &corefile.blocks {
-            if let Some(health) = &block.health {
-                bind(&mut all.health, &health.address, "health")?;
-            }
-            if let Some(ready) = &block.ready {
-                bind(&mut all.ready, &ready.address, "ready")?;
-                // The setting of the block that comes last counts for all.
-                all.monitor = ready.monitor;
-            }
-            if let Some(prometheus) = &block.prometheus {
-                bind(&mut all.metrics, &prometheus.address, "prometheus")?;
+            let all = [
+                (Kind::Health, block.health.as_ref().map(|health| &health.address)),
+                (Kind::Ready, block.ready.as_ref().map(|ready| &ready.address)),
+                (Kind::Prometheus, block.prometheus.as_ref().map(|own| &own.address)),
+            ];
+            for (kind, address) in all {
+                let Some(address) = address else { continue };
+                let is_there = |other: &Wanted| other.kind == kind && admin::same_address(&other.address, address);
+                if next.iter().any(is_there) {
+                    continue;
+                }
+                let listener = self.listener(kind, address, &next)?;
+                next.push(Wanted {
+                    kind,
+                    address: address.clone(),
+                    listener,
+                });
             }
         }
-        Ok(all)
+        Ok(Next(next))
     }
 
-    /// Serves them until the runtime ends. What is returned is told when the process is about to stop.
-    pub fn serve(self, metrics: Metrics, reporters: Vec<Reporter>) -> Arc<Readiness> {
-        let metrics = Arc::new(metrics);
-        for (address, listener) in self.health {
-            match SelfCheck::new(&address, &listener) {
-                Ok(check) => _ = tokio::spawn(check.run(Arc::clone(&metrics.health), output::log("plugin/health"))),
-                Err(error) => output::warning(&format!("plugin/health: no look at itself: {error}")),
+    /// The socket for an endpoint that is not served already.
+    fn listener(&self, kind: Kind, address: &HttpAddress, next: &[Wanted]) -> Result<Option<TcpListener>, Diagnostic> {
+        let failed = |error: String| Diagnostic::setup(address.span, format!("plugin/{}: {error}", kind.as_str()));
+        let mut same = self.0.iter().filter(|own| admin::same_address(&own.address, address));
+        if same.clone().any(|own| own.kind == kind) {
+            return Ok(None);
+        }
+        let is_wanted = |other: &Wanted| admin::same_address(&other.address, address);
+        match same.next() {
+            // What is served there now goes, or there would be two endpoints in one place.
+            Some(own) if !next.iter().any(is_wanted) => own
+                .listener
+                .try_clone()
+                .map(Some)
+                .map_err(|error| failed(error.to_string())),
+            _ => admin::bind(address).map(Some).map_err(failed),
+        }
+    }
+
+    /// Serves those of another configuration in place of these.
+    pub fn change(&mut self, next: Next, admin: &Admin) {
+        let mut old = std::mem::take(&mut self.0);
+        for Wanted {
+            kind,
+            address,
+            listener,
+        } in next.0
+        {
+            let listener = match listener {
+                Some(listener) => listener,
+                None => {
+                    let is_it = |own: &Endpoint| own.kind == kind && admin::same_address(&own.address, &address);
+                    if let Some(at) = old.iter().position(is_it) {
+                        self.0.push(old.swap_remove(at));
+                    }
+                    continue;
+                }
+            };
+            match serve(kind, &address, &listener, admin) {
+                Ok(tasks) => self.0.push(Endpoint {
+                    kind,
+                    address,
+                    listener,
+                    tasks,
+                }),
+                Err(error) => output::error(&format!("plugin/{}: {error}", kind.as_str())),
             }
-            spawn("health", admin::serve_health(listener, Arc::clone(&metrics.http)));
         }
-        let readiness = Arc::new(Readiness::new(reporters, self.monitor, output::log("plugin/ready")));
-        for (_, listener) in self.ready {
-            spawn(
-                "ready",
-                admin::serve_ready(listener, Arc::clone(&readiness), Arc::clone(&metrics.http)),
-            );
-        }
-        for (_, listener) in self.metrics {
-            spawn("prometheus", admin::serve_metrics(listener, Arc::clone(&metrics)));
-        }
-        readiness
     }
 }
 
-fn spawn(name: &'static str, serve: impl Future<Output = std::io::Result<()>> + Send + 'static) {
-    tokio::spawn(async move {
+fn serve(
+    kind: Kind,
+    address: &HttpAddress,
+    listener: &TcpListener,
+    admin: &Admin,
+) -> std::io::Result<Vec<AbortHandle>> {
+    let own = listener.try_clone()?;
+    let Admin { metrics, readiness } = admin;
+    let http = Arc::clone(&metrics.http);
+    Ok(match kind {
+        Kind::Health => {
+            let check =
+                SelfCheck::new(address, listener)?.run(Arc::clone(&metrics.health), output::log("plugin/health"));
+            let check = tokio::spawn(check).abort_handle();
+            vec![spawn(kind, admin::serve_health(own, http)), check]
+        }
+        Kind::Ready => vec![spawn(kind, admin::serve_ready(own, Arc::clone(readiness), http))],
+        Kind::Prometheus => vec![spawn(kind, admin::serve_metrics(own, Arc::clone(metrics)))],
+    })
+}
+
+fn spawn(kind: Kind, serve: impl Future<Output = std::io::Result<()>> + Send + 'static) -> AbortHandle {
+    let task = tokio::spawn(async move {
         if let Err(error) = serve.await {
-            output::error(&format!("plugin/{name}: {error}"));
+            output::error(&format!("plugin/{}: {error}", kind.as_str()));
         }
     });
+    task.abort_handle()
 }

@@ -6,13 +6,14 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, Zone};
 use nodens_sources::hosts::{self, BadLine};
 use nodens_sources::zonefile::{ZoneFile, ZoneFileError};
 use nodens_wire::{Name, NameBuf, Rtype};
+use tokio::sync;
 
 use crate::compile::{FileSource, HostsSource};
 use crate::notify::Notify;
@@ -140,15 +141,11 @@ impl FileZone {
         self.source.notify.iter().for_each(Notify::send);
     }
 
-    /// Looks at the file every now and then, for ever.
-    pub async fn follow(mut self, publisher: Arc<Publisher>) {
+    /// Looks at the file every now and then, and when it is asked to, for ever.
+    pub async fn follow(mut self, publisher: Arc<Publisher>, asked: Arc<sync::Notify>) {
         self.notify();
-        let every = self.source.settings.reload;
-        if every.is_zero() {
-            return;
-        }
         loop {
-            tokio::time::sleep(every).await;
+            pause(self.source.settings.reload, &asked).await;
             let stamp = Stamp::of(&self.source.settings.db_file);
             if stamp.is_none() || stamp == self.stamp {
                 continue;
@@ -222,10 +219,12 @@ impl HostsFile {
         if self.stamp.is_none() {
             output::warning(&format!("plugin/hosts: File does not exist: {}", shown(file).display()));
         }
-        self.publish(publisher);
+        let (zone, count) = self.read();
+        self.publish(zone, count, publisher);
     }
 
-    fn publish(&self, publisher: &Publisher) {
+    /// The zone, and how many entries it has.
+    fn read(&self) -> (RecordZone, usize) {
         let settings = &self.source.settings;
         let text = match self.stamp {
             Some(_) => read(&settings.file).unwrap_or_else(|error| {
@@ -274,39 +273,52 @@ impl HostsFile {
                 left_out.get()
             ));
         }
-        let zone = build(RecordZone::unloaded(Name::ROOT, self.hash.clone()), collector);
+        (
+            build(RecordZone::unloaded(Name::ROOT, self.hash.clone()), collector),
+            count,
+        )
+    }
+
+    fn publish(&self, zone: RecordZone, count: usize, publisher: &Publisher) {
         publisher.zone(self.source.id, Zone::Records(zone));
         (self.news)(
-            &settings.file.to_string_lossy(),
+            &self.source.settings.file.to_string_lossy(),
             count,
             self.stamp.and_then(|stamp| stamp.modified),
         );
     }
 
-    /// Looks at the file every now and then, for ever.
-    pub async fn follow(mut self, publisher: Arc<Publisher>) {
-        let every = self.source.settings.reload;
-        if every.is_zero() {
-            return;
-        }
+    /// Looks at the file every now and then, and when it is asked to, for ever.
+    pub async fn follow(mut self, publisher: Arc<Publisher>, asked: Arc<sync::Notify>) {
         loop {
-            tokio::time::sleep(every).await;
+            pause(self.source.settings.reload, &asked).await;
             let stamp = Stamp::of(&self.source.settings.file);
             if stamp == self.stamp {
                 continue;
             }
             self.stamp = stamp;
             // A large file takes a while, and a slow disk longer; other tasks go on meanwhile.
-            let own = Arc::clone(&publisher);
             let read = tokio::task::spawn_blocking(move || {
-                self.publish(&own);
-                self
+                let (zone, count) = self.read();
+                (self, zone, count)
             });
-            let Ok(hosts) = read.await else {
+            let Ok((hosts, zone, count)) = read.await else {
                 return output::error("plugin/hosts: reading a hosts file failed for good; it is no longer looked at");
             };
             self = hosts;
+            self.publish(zone, count, &publisher);
         }
+    }
+}
+
+/// Waits for the time, unless it is zero, or until somebody asks.
+async fn pause(every: Duration, asked: &sync::Notify) {
+    if every.is_zero() {
+        return asked.notified().await;
+    }
+    tokio::select! {
+        () = tokio::time::sleep(every) => {}
+        () = asked.notified() => {}
     }
 }
 

@@ -40,7 +40,7 @@ fn serve(options: &Options) -> ExitCode {
         Ok(corefile) => corefile,
         Err(status) => return status,
     };
-    match run::run(&corefile, options) {
+    match run::run(corefile, options) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             complain(&format!("{error:#}\n"));

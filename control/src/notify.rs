@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::output;
+use crate::random::random;
 
 /// Servers that are told at once; the others wait.
 const NOTIFIES_MAX: usize = 64;
@@ -21,7 +22,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(2);
 static NOTIFIES: Semaphore = Semaphore::const_new(NOTIFIES_MAX);
 
 /// Whom to tell that a zone has a new version.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Notify {
     /// The zone.
     pub zone: NameBuf,
@@ -68,7 +69,7 @@ async fn tell(zone: Name<'_>, server: SocketAddr, source: Option<IpAddr>) -> Res
 
 async fn exchange(zone: Name<'_>, server: SocketAddr, source: IpAddr) -> io::Result<Rcode> {
     let (mut room, mut names) = ([0; 512], Compressor::new());
-    let id = crate::run::random() as u16;
+    let id = random() as u16;
     let mut message = Builder::new(&mut room, 512, &mut names);
     message.header(id, Flags(0).with_opcode(Opcode::NOTIFY).with_aa(true));
     // A name and twelve bytes fit.

@@ -51,6 +51,31 @@ impl Publisher {
         state.sweep();
     }
 
+    /// Takes zones out that no configuration names any more.
+    pub fn forget(&self, zones: &[ZoneId]) {
+        if zones.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let replaced: Vec<_> = zones
+            .iter()
+            .filter_map(|&zone| state.data.shared(zone).cloned())
+            .collect();
+        state.retired_zones.extend(replaced);
+        let data = Arc::new(state.data.without(zones));
+        state.data = Arc::clone(&data);
+        let old = self.published.swap_data(data);
+        state.retired.push(old);
+        state.sweep();
+    }
+
+    /// Whether a worker may still read a configuration that was replaced.
+    pub fn is_config_read(&self) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.sweep();
+        !state.retired_config.is_empty()
+    }
+
     /// Frees what nobody reads any more; tells whether something is left.
     pub fn sweep(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,6 @@
 //! The thread that writes what the workers left for the log: query lines of `log`, and the lines of `errors`.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use crossbeam::sync::Parker;
 use nodens_engine::Reason;
 use nodens_engine::log::{LogEntry, LogQueue};
@@ -19,12 +21,16 @@ const WRITE_MAX: usize = 64 * 1024;
 /// How long the writer sleeps when nothing wakes it: only so that it sees that it is to end.
 const NAP: Duration = Duration::from_secs(1);
 
+/// The formats of query lines, by the number that rules and lines carry.
+pub type Formats = HashMap<u32, LogFormat>;
+
 /// The running writer.
 #[derive(Debug)]
 pub struct Writer {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     unparker: crossbeam::sync::Unparker,
+    formats: Arc<ArcSwap<Formats>>,
 }
 
 impl Writer {
@@ -32,17 +38,18 @@ impl Writer {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(workers: usize, formats: Vec<LogFormat>) -> std::io::Result<(Self, Vec<LogQueue>)> {
+    pub fn start(workers: usize) -> std::io::Result<(Self, Vec<LogQueue>)> {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         let queues: Vec<_> = (0..workers).map(|_| LogQueue::new(unparker.clone())).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        let (own_queues, own_stop) = (queues.clone(), Arc::clone(&stop));
+        let formats = Arc::new(ArcSwap::default());
+        let (own_queues, own_stop, own_formats) = (queues.clone(), Arc::clone(&stop), Arc::clone(&formats));
         let thread = std::thread::Builder::new().name("querylog".into()).spawn(move || {
             let mut text = String::new();
             loop {
                 let last = own_stop.load(Ordering::Acquire);
-                while drain(&own_queues, &formats, &mut text) {}
+                while drain(&own_queues, &own_formats, &mut text) {}
                 if last {
                     return;
                 }
@@ -54,9 +61,15 @@ impl Writer {
                 thread: Some(thread),
                 stop,
                 unparker,
+                formats,
             },
             queues,
         ))
+    }
+
+    /// Writes lines with these formats from now on. Lines that were left before may still need the old ones.
+    pub fn use_formats(&self, formats: Formats) {
+        self.formats.store(Arc::new(formats));
     }
 }
 
@@ -72,12 +85,13 @@ impl Drop for Writer {
 }
 
 /// Writes the lines that wait, up to a limit; tells whether there were any.
-fn drain(queues: &[LogQueue], formats: &[LogFormat], text: &mut String) -> bool {
+fn drain(queues: &[LogQueue], formats: &ArcSwap<Formats>, text: &mut String) -> bool {
     text.clear();
+    let formats = formats.load();
     for queue in queues {
         while let Some(entry) = queue.pop() {
             // Writing to a String cannot fail.
-            let _ = match entry.format.and_then(|at| formats.get(at as usize)) {
+            let _ = match entry.format.and_then(|number| formats.get(&number)) {
                 Some(format) => query_line(format, &entry, text),
                 None => error_line(&entry, text),
             };

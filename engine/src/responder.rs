@@ -166,6 +166,11 @@ impl Responder {
         }
     }
 
+    /// Leaves lines for the log in this queue from now on.
+    pub fn log_to(&mut self, log: LogQueue) {
+        self.log = Some(log);
+    }
+
     /// Answers a batch of up to [`BATCH_MAX`] datagrams, each in its room.
     pub fn datagrams(&mut self, now: &Now<'_>, batch: &mut [Datagram<'_>]) {
         let mut folded = std::mem::take(&mut self.folded);
@@ -382,7 +387,7 @@ impl Responder {
     /// The counters of a server that belong to none of its zones.
     fn dropped(&self, now: &Now<'_>, origin: Origin<'_>) -> Option<&Series> {
         let listener = now.config.listeners.get(usize::from(origin.listener.0))?;
-        Some(self.stats.series.get(listener.dropped as usize)?)
+        self.stats.series.get(listener.dropped as usize)
     }
 
     /// Counts and logs one query and its reply.

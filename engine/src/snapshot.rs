@@ -45,6 +45,18 @@ impl Data {
         zones[at] = Some(Arc::new(zone));
         Self { zones }
     }
+
+    /// The same data without some zones.
+    #[must_use]
+    pub fn without(&self, ids: &[ZoneId]) -> Self {
+        let mut zones = self.zones.clone();
+        for id in ids {
+            if let Some(zone) = zones.get_mut(id.0 as usize) {
+                *zone = None;
+            }
+        }
+        Self { zones }
+    }
 }
 
 /// A zone of a server block, as the listener's routes know it.

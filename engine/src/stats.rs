@@ -3,6 +3,8 @@
 //! Each worker has its own counters on its own cache lines and is their only writer, so counting is a load, an add
 //! and a store; whoever scrapes sums over the workers.
 
+use std::ops::Index;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -21,6 +23,10 @@ impl Counter {
     pub fn add(&self, n: u64) {
         self.0
             .store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
     }
 
     /// The number.
@@ -65,6 +71,11 @@ impl<const N: usize> Default for Histogram<N> {
 }
 
 impl<const N: usize> Histogram<N> {
+    fn clear(&self) {
+        self.buckets.iter().for_each(Counter::clear);
+        self.sum.clear();
+    }
+
     #[inline]
     fn observe(&self, bounds: &[u64], value: u64) {
         let bucket = bounds.iter().position(|&bound| value <= bound).unwrap_or(bounds.len());
@@ -163,6 +174,24 @@ pub(crate) struct Observed {
 }
 
 impl Series {
+    fn clear(&self) {
+        let Self {
+            requests,
+            request_size,
+            response_size,
+            duration,
+            dnssec_ok,
+            responses,
+            panics,
+            limited,
+        } = self;
+        requests.iter().flatten().flatten().for_each(Counter::clear);
+        request_size.iter().chain(response_size).for_each(Histogram::clear);
+        duration.clear();
+        responses.iter().flatten().for_each(Counter::clear);
+        [dnssec_ok, panics, limited].into_iter().for_each(Counter::clear);
+    }
+
     pub(crate) fn count(&self, seen: &Observed) {
         let proto = usize::from(seen.is_stream);
         self.requests[proto][usize::from(seen.is_v6)][type_index(seen.rtype)].add(1);
@@ -182,7 +211,7 @@ impl Series {
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// By `Route::series`.
-    pub series: Box<[CachePadded<Series>]>,
+    pub series: SeriesTable,
     /// Panics while answering; each cost one packet.
     pub panics: CachePadded<Counter>,
     /// Answers that a limit cut short.
@@ -204,8 +233,103 @@ impl WorkerStats {
     #[must_use]
     pub fn new(series: usize) -> Self {
         Self {
-            series: (0..series).map(|_| CachePadded::default()).collect(),
+            series: SeriesTable::new(series),
             ..Self::default()
         }
+    }
+}
+
+/// Series in the first chunk of a table; each further one has twice as many as the one before.
+const CHUNK_MIN: usize = 16;
+/// Chunks of a table: together more series than memory holds.
+const CHUNKS: usize = 28;
+
+/// Series by number. It grows while the worker counts: what is there is never moved, so neither side takes a lock.
+#[derive(Debug)]
+pub struct SeriesTable {
+    chunks: [OnceLock<Box<[CachePadded<Series>]>>; CHUNKS],
+}
+
+/// The chunk of a series, and its place there.
+const fn place(at: usize) -> (usize, usize) {
+    let from_one = at / CHUNK_MIN + 1;
+    let chunk = from_one.ilog2() as usize;
+    (chunk, at - CHUNK_MIN * ((1 << chunk) - 1))
+}
+
+impl SeriesTable {
+    /// A table with so many series.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        let table = Self::default();
+        table.grow(len);
+        table
+    }
+
+    /// Makes series up to this number. Any thread may call it.
+    pub fn grow(&self, len: usize) {
+        let Some(last) = len.checked_sub(1) else { return };
+        for (chunk, len) in self.chunks.iter().zip((0..=place(last).0).map(|at| CHUNK_MIN << at)) {
+            chunk.get_or_init(|| (0..len).map(|_| CachePadded::default()).collect());
+        }
+    }
+
+    /// One series, if the table has grown so far.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, at: usize) -> Option<&Series> {
+        let (chunk, at) = place(at);
+        Some(self.chunks.get(chunk)?.get()?.get(at)?)
+    }
+
+    /// Has one count from 0 again; to be called when nobody counts there.
+    pub fn clear(&self, at: usize) {
+        if let Some(series) = self.get(at) {
+            series.clear();
+        }
+    }
+
+    /// Those that were made.
+    pub fn iter(&self) -> impl Iterator<Item = &Series> {
+        let chunks = self.chunks.iter().map_while(OnceLock::get);
+        chunks.flat_map(|chunk| chunk.iter().map(|series| &**series))
+    }
+}
+
+impl Default for SeriesTable {
+    fn default() -> Self {
+        Self {
+            chunks: [const { OnceLock::new() }; CHUNKS],
+        }
+    }
+}
+
+impl Index<usize> for SeriesTable {
+    type Output = Series;
+
+    fn index(&self, at: usize) -> &Series {
+        self.get(at).expect("a series that was made")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_grows_and_keeps_its_counts() {
+        let table = SeriesTable::new(1);
+        assert_eq!(table.iter().count(), CHUNK_MIN);
+        table[0].panics.add(7);
+        assert!(table.get(CHUNK_MIN).is_none());
+        table.grow(10 * CHUNK_MIN);
+        for at in 1..10 * CHUNK_MIN {
+            assert_eq!(table[at].panics.get(), 0, "{at}");
+            table[at].panics.add(at as u64);
+        }
+        let all: Vec<u64> = table.iter().map(|series| series.panics.get()).collect();
+        assert_eq!(all[..3], [7, 1, 2]);
+        assert!((3..10 * CHUNK_MIN).all(|at| all[at] == at as u64));
+        assert!(table.get(usize::MAX / 2).is_none());
     }
 }

@@ -4,23 +4,102 @@
 //! a quiet spell is not answered from a snapshot as old as the spell, and a sleeping worker pins no memory.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use crate::io::{self as port, AnyPort, Datagram, Handler, Port, StreamEvent, UpstreamDatagram};
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+
+use crate::io::{self as port, AnyPort, Datagram, Handler, ListenerId, ListenerSockets, Port, StreamEvent};
+use crate::io::{Sockets as _, UpstreamDatagram, Waker};
+use crate::log::LogQueue;
 use crate::responder::{Now, Responder};
 use crate::snapshot::Published;
-use crate::time::Clock;
+use crate::time::{Clock, Instant};
 
-/// Serves until `stop` is set and the port's waker woken; then once more what stands in the sockets' buffers.
+/// Commands that wait for a worker.
+pub const COMMANDS_MAX: usize = 16;
+
+/// How long a worker that is to end may take for what its sockets and streams hold, and for its clients to close.
+pub const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// What a worker is told while it serves.
+#[derive(Debug)]
+pub enum Command {
+    /// Serve these sockets too.
+    Listen(Vec<ListenerSockets>),
+    /// Close these sockets. It is done when all that stood in them, and in the streams of listeners that have no other
+    /// socket for streams, was answered.
+    Retire(Vec<(ListenerId, SocketAddr)>),
+    /// Leave lines for the log here.
+    Log(LogQueue),
+    /// Answer all that stands in sockets and streams, then end.
+    Drain,
+}
+
+/// A command, and whom to tell that it was carried out.
+#[derive(Debug)]
+struct Order {
+    command: Command,
+    done: Sender<io::Result<()>>,
+}
+
+/// Where a worker finds its commands.
+#[derive(Debug)]
+pub struct Orders(Receiver<Order>);
+
+/// Where a worker's commands are given.
+#[derive(Clone, Debug)]
+pub struct Boss {
+    orders: Sender<Order>,
+    waker: Waker,
+}
+
+impl Boss {
+    /// Both ends, for the worker whose port has this waker.
+    #[must_use]
+    pub fn new(waker: Waker) -> (Self, Orders) {
+        let (sender, receiver) = bounded(COMMANDS_MAX);
+        (Self { orders: sender, waker }, Orders(receiver))
+    }
+
+    /// Gives a command. What is returned hears when it was carried out; nothing, if the worker ended before.
+    ///
+    /// # Errors
+    /// The worker has ended, or does not come to its commands.
+    pub fn tell(&self, command: Command) -> io::Result<Receiver<io::Result<()>>> {
+        let (done, is_done) = bounded(1);
+        self.orders
+            .try_send(Order { command, done })
+            .map_err(|error| match error {
+                TrySendError::Full(_) => io::Error::other("a worker does not come to its commands"),
+                TrySendError::Disconnected(_) => io::Error::other("a worker has ended"),
+            })?;
+        self.waker.wake();
+        Ok(is_done)
+    }
+}
+
+/// Serves until it is told to end.
 ///
 /// # Errors
 /// The port cannot go on.
-pub fn run(port: &mut AnyPort, responder: &mut Responder, published: &Published, stop: &AtomicBool) -> io::Result<()> {
-    run_on(port, port::read_clock, responder, published, stop)
+pub fn run(port: &mut AnyPort, responder: &mut Responder, published: &Published, orders: &Orders) -> io::Result<()> {
+    let mut at_work = AtWork::default();
+    run_on(port, port::read_clock, responder, published, |port, responder| {
+        at_work.turn(port, responder, orders)
+    })
 }
 
-/// The same over any port and clock: the simulation's too.
+/// What comes after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Another one, which waits no longer than this.
+    Next(Option<Instant>),
+    /// The end.
+    End,
+}
+
+/// The same over any port and clock, the simulation's too; `turn` says what comes next.
 ///
 /// # Errors
 /// The port cannot go on.
@@ -29,16 +108,13 @@ pub fn run_on<P: Port>(
     read_clock: impl Fn() -> Clock,
     responder: &mut Responder,
     published: &Published,
-    stop: &AtomicBool,
+    mut turn: impl FnMut(&mut P, &mut Responder) -> Turn,
 ) -> io::Result<()> {
-    loop {
-        port.wait(responder.poll_timeout())?;
-        let last = stop.load(Ordering::Acquire);
-        while serve(port, &read_clock, responder, published)? > 0 && last {}
-        if last {
-            return Ok(());
-        }
+    while let Turn::Next(until) = turn(port, responder) {
+        port.wait(until.into_iter().chain(responder.poll_timeout()).min())?;
+        serve(port, &read_clock, responder, published)?;
     }
+    Ok(())
 }
 
 fn serve<P: Port>(
@@ -46,7 +122,7 @@ fn serve<P: Port>(
     read_clock: impl Fn() -> Clock,
     responder: &mut Responder,
     published: &Published,
-) -> io::Result<usize> {
+) -> io::Result<()> {
     let clock = read_clock();
     let (config, data) = published.load();
     let now = Now {
@@ -55,11 +131,11 @@ fn serve<P: Port>(
         data: &data,
     };
     responder.timeout(clock.now);
-    let served = port.serve(&mut Serving { responder, now })?;
+    port.serve(&mut Serving { responder, now })?;
     while let Some((effect, bytes)) = responder.poll_effect() {
         port.apply(effect, &bytes)?;
     }
-    Ok(served)
+    Ok(())
 }
 
 /// The responder with the moment at which it is asked.
@@ -82,32 +158,49 @@ impl Handler for Serving<'_, '_> {
     }
 }
 
-/// What ends a worker.
-#[derive(Clone, Debug)]
-pub struct Stop {
-    flag: Arc<AtomicBool>,
-    waker: port::Waker,
+/// The commands of a worker that are not done yet.
+#[derive(Debug, Default)]
+struct AtWork {
+    /// Told when nothing is draining any more.
+    draining: Vec<Sender<io::Result<()>>>,
+    /// The worker ends when nothing is left to do, or at this time.
+    end: Option<Instant>,
 }
 
-impl Stop {
-    /// For the worker whose port has this waker.
-    #[must_use]
-    pub fn new(waker: port::Waker) -> Self {
-        Self {
-            flag: Arc::default(),
-            waker,
+impl AtWork {
+    fn turn(&mut self, port: &mut AnyPort, responder: &mut Responder, orders: &Orders) -> Turn {
+        while let Ok(Order { command, done }) = orders.0.try_recv() {
+            let result = match command {
+                Command::Listen(sockets) => sockets.into_iter().try_for_each(|sockets| port.listen(sockets)),
+                Command::Retire(sockets) => {
+                    for (listener, address) in sockets {
+                        port.retire(listener, address);
+                    }
+                    self.draining.push(done);
+                    continue;
+                }
+                Command::Log(queue) => {
+                    responder.log_to(queue);
+                    Ok(())
+                }
+                Command::Drain => {
+                    port.drain();
+                    self.end = Some(port::now().after(DRAIN_MAX));
+                    self.draining.push(done);
+                    continue;
+                }
+            };
+            // Nobody may be waiting for it.
+            let _ = done.send(result);
         }
-    }
-
-    /// The worker finishes what stands in its sockets' buffers and ends.
-    pub fn stop(&self) {
-        self.flag.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-
-    /// To be given to [`run`].
-    #[must_use]
-    pub fn flag(&self) -> &AtomicBool {
-        &self.flag
+        if !self.draining.is_empty() && !port.is_draining() {
+            for done in self.draining.drain(..) {
+                let _ = done.send(Ok(()));
+            }
+        }
+        match self.end {
+            Some(end) if port.is_idle() || port::now() >= end => Turn::End,
+            end => Turn::Next(end),
+        }
     }
 }

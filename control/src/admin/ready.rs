@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::any;
@@ -70,10 +71,16 @@ impl fmt::Debug for Reporter {
     }
 }
 
+/// Who is asked.
+#[derive(Debug)]
+struct Asked {
+    sources: Vec<Arc<Reporter>>,
+    monitor: Monitor,
+}
+
 /// The sources of all blocks with `ready`, whatever listener asks.
 pub struct Readiness {
-    sources: Vec<Reporter>,
-    monitor: Monitor,
+    asked: ArcSwap<Asked>,
     stopping: AtomicBool,
     /// The names last logged; empty when all was ready since.
     logged: Mutex<String>,
@@ -82,14 +89,18 @@ pub struct Readiness {
 
 impl Readiness {
     /// Over these sources. `log` puts the plugin's name in front of its lines.
-    pub fn new(sources: Vec<Reporter>, monitor: Monitor, log: Log) -> Self {
+    pub fn new(sources: Vec<Arc<Reporter>>, monitor: Monitor, log: Log) -> Self {
         Self {
-            sources,
-            monitor,
+            asked: ArcSwap::from_pointee(Asked { sources, monitor }),
             stopping: AtomicBool::new(false),
             logged: Mutex::default(),
             log,
         }
+    }
+
+    /// Asks these from now on: the sources of another configuration.
+    pub fn ask_of(&self, sources: Vec<Arc<Reporter>>, monitor: Monitor) {
+        self.asked.store(Arc::new(Asked { sources, monitor }));
     }
 
     /// From now on not ready: new clients should go elsewhere while those that are here are still served.
@@ -102,7 +113,8 @@ impl Readiness {
         if self.stopping.load(Ordering::Relaxed) {
             return Err("stopping".to_owned());
         }
-        let waiting = self.sources.iter().filter(|source| !source.is_ready(self.monitor));
+        let asked = self.asked.load();
+        let waiting = asked.sources.iter().filter(|source| !source.is_ready(asked.monitor));
         let mut names: Vec<_> = waiting.map(|source| source.name).collect();
         names.sort_unstable();
         names.dedup();
@@ -126,8 +138,7 @@ impl Readiness {
 impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Readiness")
-            .field("sources", &self.sources)
-            .field("monitor", &self.monitor)
+            .field("asked", &self.asked)
             .finish_non_exhaustive()
     }
 }
@@ -148,7 +159,7 @@ mod tests {
         let switches: Vec<Arc<AtomicBool>> = names.iter().map(|_| Arc::default()).collect();
         let sources = names.iter().zip(&switches).map(|(name, switch)| {
             let switch = Arc::clone(switch);
-            Reporter::new(name, move || switch.load(Ordering::Relaxed))
+            Arc::new(Reporter::new(name, move || switch.load(Ordering::Relaxed)))
         });
         let lines = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&lines);

@@ -1,7 +1,7 @@
 //! The template of a query log line, parsed once so that writing a line is a walk over pieces.
 
 /// A parsed FORMAT of `log`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LogFormat {
     /// In the order of the line; never two literals side by side.
     pub pieces: Vec<LogPiece>,
@@ -13,7 +13,7 @@ pub const COMMON: &str = r#"{remote}:{port} - {>id} "{type} {class} {name} {prot
 pub const COMBINED: &str = r#"{remote}:{port} - {>id} "{type} {class} {name} {proto} {size} {>do} {>bufsize}" {rcode} {>rflags} {rsize} {duration} "{>opcode}""#;
 
 /// One piece of a log line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LogPiece {
     /// Written as it stands; an unknown placeholder is one too.
     Literal(String),

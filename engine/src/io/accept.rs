@@ -25,9 +25,13 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 struct Acceptor {
     id: ListenerId,
     socket: OwnedFd,
+    /// Where it listens.
+    bound: SocketAddr,
     /// The address of every connection, unless it is bound to a wildcard.
     local: Option<SocketAddr>,
     ready: bool,
+    /// It is closed once nothing waits in it.
+    retired: bool,
 }
 
 /// A connection just taken.
@@ -36,40 +40,67 @@ pub(super) struct Accepted {
     pub(super) listener: ListenerId,
     pub(super) peer: SocketAddr,
     pub(super) local: SocketAddr,
+    /// Its listener is going: it is drained as it comes.
+    pub(super) draining: bool,
 }
 
 /// Every listening socket of a port.
 #[derive(Default)]
 pub(super) struct Acceptors {
-    list: Vec<Acceptor>,
+    /// Places of sockets that are closed are used again.
+    list: Vec<Option<Acceptor>>,
     resume_at: Option<Instant>,
 }
 
 impl Acceptors {
     pub(super) fn add(&mut self, readiness: &Readiness, id: ListenerId, socket: Socket) -> io::Result<()> {
         socket.set_nonblocking(true)?;
-        let local = socket
-            .local_addr()?
-            .as_socket()
-            .filter(|local| !local.ip().is_unspecified());
-        readiness.add(&socket, Source::Acceptor(self.list.len() as u32), EventFlags::IN)?;
-        self.list.push(Acceptor {
+        let bound = socket.local_addr()?.as_socket().ok_or(Errno::AFNOSUPPORT)?;
+        let at = free_place(&mut self.list);
+        readiness.add(&socket, Source::Acceptor(at as u32), EventFlags::IN)?;
+        self.list[at] = Some(Acceptor {
             id,
             socket: socket.into(),
-            local,
+            bound,
+            local: (!bound.ip().is_unspecified()).then_some(bound),
             ready: false,
+            retired: false,
         });
         Ok(())
     }
 
+    /// Closes the sockets that `which` is true of, once what waits in them was taken.
+    pub(super) fn retire(&mut self, which: impl Fn(ListenerId, SocketAddr) -> bool) {
+        let all = self.list.iter_mut().flatten();
+        for acceptor in all.filter(|acceptor| which(acceptor.id, acceptor.bound)) {
+            acceptor.retired = true;
+            acceptor.ready = true;
+        }
+    }
+
+    /// Whether a listener has a socket that stays.
+    pub(super) fn serves(&self, id: ListenerId) -> bool {
+        let mut all = self.list.iter().flatten();
+        all.any(|acceptor| acceptor.id == id && !acceptor.retired)
+    }
+
+    /// Whether a socket that was retired is still open.
+    pub(super) fn is_draining(&self) -> bool {
+        self.list.iter().flatten().any(|acceptor| acceptor.retired)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.iter().flatten().next().is_none()
+    }
+
     pub(super) fn event(&mut self, at: u32) {
-        if let Some(acceptor) = self.list.get_mut(at as usize) {
+        if let Some(Some(acceptor)) = self.list.get_mut(at as usize) {
             acceptor.ready = true;
         }
     }
 
     pub(super) fn busy(&self) -> bool {
-        self.resume_at.is_none() && self.list.iter().any(|acceptor| acceptor.ready)
+        self.resume_at.is_none() && self.list.iter().flatten().any(|acceptor| acceptor.ready)
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
@@ -77,14 +108,17 @@ impl Acceptors {
     }
 
     /// Takes what waits, up to a limit; `take` is called for each.
-    pub(super) fn serve(&mut self, counters: &Counters, mut take: impl FnMut(Accepted)) {
+    pub(super) fn serve(&mut self, readiness: &Readiness, counters: &Counters, mut take: impl FnMut(Accepted)) {
         if let Some(resume_at) = self.resume_at {
             if now() < resume_at {
                 return;
             }
             self.resume_at = None;
         }
-        for acceptor in self.list.iter_mut().filter(|acceptor| acceptor.ready) {
+        for place in &mut self.list {
+            let Some(acceptor) = place.as_mut().filter(|acceptor| acceptor.ready) else {
+                continue;
+            };
             for _ in 0..ACCEPTS_MAX {
                 match acceptor.accept() {
                     Ok(accepted) => {
@@ -93,6 +127,10 @@ impl Acceptors {
                     }
                     Err(Errno::AGAIN) => {
                         acceptor.ready = false;
+                        if acceptor.retired {
+                            readiness.remove(&acceptor.socket);
+                            *place = None;
+                        }
                         break;
                     }
                     Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
@@ -125,8 +163,17 @@ impl Acceptor {
             listener: self.id,
             peer: canonical(peer),
             local: canonical(local),
+            draining: self.retired,
         })
     }
+}
+
+/// A place of a list that is free, made if there is none.
+pub(super) fn free_place<T>(list: &mut Vec<Option<T>>) -> usize {
+    list.iter().position(Option::is_none).unwrap_or_else(|| {
+        list.push(None);
+        list.len() - 1
+    })
 }
 
 /// With an IPv4-mapped address as IPv4.

@@ -1,7 +1,7 @@
 //! A UDP socket that a port serves, and the replies to one batch of its datagrams.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::{mem, ptr};
@@ -20,31 +20,51 @@ const SEND_PATIENCE: Timespec = Timespec {
     tv_nsec: 5_000_000,
 };
 
+/// A port that nobody sends from (RFC 863).
+const DISCARD: u16 = 9;
+
 /// A socket for datagrams and what is to be known about it.
 pub(super) struct UdpListener {
     pub(super) id: ListenerId,
     pub(super) socket: Arc<OwnedFd>,
     pub(super) info: PacketInfo,
+    /// Where it is bound.
+    pub(super) bound: SocketAddr,
     /// The address it is bound to; `None` for a wildcard.
     pub(super) own: Option<IpAddr>,
+    /// It is closed once nothing stands in it.
+    pub(super) retired: bool,
 }
 
 impl UdpListener {
     pub(super) fn new(id: ListenerId, socket: Socket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
-        let address = socket.local_addr()?.as_socket();
-        let info = match address {
-            Some(address) if !address.ip().is_unspecified() => PacketInfo::None,
-            Some(address) if address.is_ipv4() => PacketInfo::Ipv4,
-            _ => PacketInfo::Ipv6,
+        let bound = socket.local_addr()?.as_socket().ok_or(Errno::AFNOSUPPORT)?;
+        let info = match bound.ip() {
+            ip if !ip.is_unspecified() => PacketInfo::None,
+            IpAddr::V4(_) => PacketInfo::Ipv4,
+            IpAddr::V6(_) => PacketInfo::Ipv6,
         };
-        let own = address.filter(|_| info == PacketInfo::None).map(|address| address.ip());
         Ok(Self {
             id,
             socket: Arc::new(socket.into()),
             info,
-            own,
+            bound,
+            own: (info == PacketInfo::None).then(|| bound.ip()),
+            retired: false,
         })
+    }
+
+    /// Lets nothing new in. A socket that is connected takes datagrams of its peer alone, and keeps those that it has;
+    /// nobody sends from the peer that is chosen here, the discard port of the same host.
+    pub(super) fn retire(&mut self) {
+        self.retired = true;
+        let nobody = self.own.unwrap_or_else(|| match self.bound {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+        // Where the kernel refuses, only what comes between the last look and the end is lost.
+        let _ = rustix::net::connect(&self.socket, &SocketAddr::new(nobody, DISCARD));
     }
 
     /// The socket of a listener by which a reply leaves: the one bound to the address it leaves from, else the

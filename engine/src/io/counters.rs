@@ -131,6 +131,12 @@ impl Counters {
         });
     }
 
+    /// The drops of these listeners, whose sockets are closed, do not count any more: others may get their numbers.
+    pub fn forget(&self, listeners: &[ListenerId]) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.retain(|drops| !listeners.contains(&drops.listener));
+    }
+
     /// The last reading before a socket closes.
     pub(super) fn settle(&self, socket: &Arc<OwnedFd>) {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);

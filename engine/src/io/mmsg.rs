@@ -1,21 +1,16 @@
 //! The port over system calls: epoll tells that datagrams are there, `recvmmsg` takes up to a batch of them and
 //! `sendmmsg` sends the replies. Works everywhere, in containers too.
 
-use std::os::fd::AsRawFd;
-use std::ptr::NonNull;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::{io, mem, ptr};
+use std::{io, mem};
 
-use arrayvec::ArrayVec;
-use rustix::io::Errno;
-
-use super::batch::{Replies, UdpListener, empty_message};
-use super::control::{CONTROL_ROOM, PacketInfo, destination};
-use super::counters::Cells;
-use super::peer::PEER_ROOM;
+use super::accept::free_place;
+use super::batch::{Replies, UdpListener};
 use super::readiness::Patience;
+use super::slots::Slots;
 use super::watched::Watched;
-use super::{BATCH_MAX, Counters, DATAGRAM_ROOM, Datagram, Effect, Handler, ListenerSockets, Peer, Port};
+use super::{BATCH_MAX, Counters, Effect, Handler, ListenerId, ListenerSockets, Port, Sockets};
 use crate::time::Instant;
 
 /// Full batches of datagrams served before the other sockets are looked at again.
@@ -23,7 +18,8 @@ const UNLOOKED_MAX: u32 = 8;
 
 /// The port over `recvmmsg` and `sendmmsg`.
 pub struct MmsgPort {
-    udp: Vec<UdpListener>,
+    /// Places of sockets that are closed are used again.
+    udp: Vec<Option<UdpListener>>,
     /// By listener: datagrams may be there.
     ready: Vec<bool>,
     slots: Slots,
@@ -39,31 +35,10 @@ pub struct MmsgPort {
 }
 
 impl MmsgPort {
-    pub(super) fn open(
-        mut watched: Watched,
-        sockets: Vec<ListenerSockets>,
-        counters: &Arc<Counters>,
-    ) -> io::Result<Self> {
-        let mut udp = Vec::new();
-        for ListenerSockets {
-            listener,
-            udp: datagrams,
-            tcp: streams,
-        } in sockets
-        {
-            if let Some(socket) = datagrams {
-                let listener = UdpListener::new(listener, socket)?;
-                watched.add_udp(udp.len(), &listener)?;
-                counters.watch(listener.id, &listener.socket);
-                udp.push(listener);
-            }
-            if let Some(socket) = streams {
-                watched.add_tcp(listener, socket)?;
-            }
-        }
-        Ok(Self {
-            ready: vec![false; udp.len()],
-            udp,
+    pub(super) fn open(watched: Watched, sockets: Vec<ListenerSockets>, counters: &Arc<Counters>) -> io::Result<Self> {
+        let mut port = Self {
+            udp: Vec::new(),
+            ready: Vec::new(),
             slots: Slots::new(),
             replies: Replies::new(),
             watched,
@@ -71,7 +46,29 @@ impl MmsgPort {
             looked: false,
             unlooked: 0,
             more: false,
-        })
+        };
+        sockets.into_iter().try_for_each(|sockets| port.listen(sockets))?;
+        Ok(port)
+    }
+
+    /// Closes what was retired and holds nothing any more.
+    fn close_drained(&mut self) {
+        for (place, ready) in self.udp.iter_mut().zip(&self.ready) {
+            if let Some(listener) = place.as_ref().filter(|listener| listener.retired && !ready) {
+                self.watched.readiness.remove(&listener.socket);
+                self.counters.settle(&listener.socket);
+                *place = None;
+            }
+        }
+    }
+
+    fn retire_all(&mut self, which: impl Fn(&UdpListener) -> bool) {
+        for (place, ready) in self.udp.iter_mut().zip(&mut self.ready) {
+            if let Some(listener) = place.as_mut().filter(|listener| which(listener)) {
+                listener.retire();
+                *ready = true;
+            }
+        }
     }
 
     /// Asks who is ready, unless a listener surely is and the others were looked at lately.
@@ -106,50 +103,27 @@ impl Port for MmsgPort {
             self.looked = false;
         }
         let mut events = 0;
-        for (listener, ready) in self.udp.iter().zip(&mut self.ready).filter(|(_, ready)| **ready) {
-            let len = self.slots.receive(listener, &self.counters.cells);
-            // A short batch drained the socket; the next datagram makes it ready anew.
-            *ready = len == BATCH_MAX;
+        let mut retired = false;
+        let all = self.udp.iter().zip(&mut self.ready).filter(|(_, ready)| **ready);
+        for (place, ready) in all {
+            let Some(listener) = place else { continue };
+            let len = self
+                .slots
+                .serve(listener, &mut self.replies, handler, &self.counters.cells);
+            // A short batch drained the socket; the next datagram makes it ready anew, unless there is to be none.
+            *ready = len == BATCH_MAX || (listener.retired && len > 0);
+            retired |= listener.retired;
             events += len;
-            if len == 0 {
-                continue;
-            }
-            let (rooms, outgoing) = self.replies.split();
-            let mut batch = ArrayVec::<Datagram<'_>, BATCH_MAX>::new();
-            for (reply, received) in rooms.zip(self.slots.received(len)) {
-                let Received {
-                    query,
-                    cut,
-                    peer,
-                    control,
-                } = received;
-                self.counters.cells.datagrams_cut.add(cut.into());
-                let local = if listener.info == PacketInfo::None {
-                    listener.own
-                } else {
-                    destination(control)
-                };
-                batch.push(Datagram {
-                    query,
-                    cut,
-                    reply,
-                    reply_len: 0,
-                    peer,
-                    listener: listener.id,
-                    local,
-                });
-            }
-            self.counters.cells.batches.add(1);
-            self.counters.cells.datagrams.add(len as u64);
-            handler.datagrams(&mut batch);
-            outgoing.send(listener, &mut batch, &self.counters.cells);
+        }
+        if retired {
+            self.close_drained();
         }
         Ok(events + self.watched.serve(handler))
     }
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
         if let Effect::Send { listener, peer, local } = effect {
-            if let Some(socket) = UdpListener::leaving(self.udp.iter(), listener, local) {
+            if let Some(socket) = UdpListener::leaving(self.udp.iter().flatten(), listener, local) {
                 socket.send(&peer, local, bytes, &self.counters.cells);
             }
         } else {
@@ -159,145 +133,47 @@ impl Port for MmsgPort {
     }
 }
 
+impl Sockets for MmsgPort {
+    fn listen(&mut self, sockets: ListenerSockets) -> io::Result<()> {
+        let ListenerSockets { listener, udp, tcp } = sockets;
+        if let Some(socket) = udp {
+            let listener = UdpListener::new(listener, socket)?;
+            let at = free_place(&mut self.udp);
+            self.ready.resize(self.udp.len(), false);
+            self.watched.add_udp(at, &listener)?;
+            self.counters.watch(listener.id, &listener.socket);
+            self.ready[at] = false;
+            self.udp[at] = Some(listener);
+        }
+        match tcp {
+            Some(socket) => self.watched.add_tcp(listener, socket),
+            None => Ok(()),
+        }
+    }
+
+    fn retire(&mut self, listener: ListenerId, address: SocketAddr) {
+        self.retire_all(|own| own.id == listener && own.bound == address);
+        self.watched.retire(listener, address);
+    }
+
+    fn drain(&mut self) {
+        self.retire_all(|_| true);
+        self.watched.drain();
+    }
+
+    fn is_draining(&self) -> bool {
+        self.udp.iter().flatten().any(|listener| listener.retired) || self.watched.is_draining()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.udp.iter().flatten().next().is_none() && self.watched.is_idle()
+    }
+}
+
 impl Drop for MmsgPort {
     fn drop(&mut self) {
-        for listener in &self.udp {
+        for listener in self.udp.iter().flatten() {
             self.counters.settle(&listener.socket);
         }
     }
-}
-
-/// Where one datagram is received. The size is no power of two, lest all slots fall on the same cache sets.
-#[repr(C, align(64))]
-struct Slot {
-    peer: Peer,
-    control: [u8; CONTROL_ROOM],
-    query: [u8; DATAGRAM_ROOM],
-}
-
-/// A datagram in its slot.
-struct Received<'s> {
-    query: &'s [u8],
-    cut: bool,
-    peer: &'s Peer,
-    control: &'s [u8],
-}
-
-/// The slots of one batch and the messages that point to them; set up once, and after a batch only what the kernel
-/// changed is set back.
-struct Slots {
-    // Both own what they point to. The messages point into the slots and the vectors, so none of it is ever moved.
-    slots: NonNull<Slot>,
-    vectors: NonNull<libc::iovec>,
-    messages: Box<[libc::mmsghdr]>,
-    used: usize,
-}
-
-impl Slots {
-    fn new() -> Self {
-        let empty = || Slot {
-            peer: Peer::UNSET,
-            control: [0; CONTROL_ROOM],
-            query: [0; DATAGRAM_ROOM],
-        };
-        let slots: Box<[Slot]> = (0..BATCH_MAX).map(|_| empty()).collect();
-        let slots = leak(slots);
-        let slot = |at| slots.as_ptr().wrapping_add(at);
-        let vector = |at| {
-            // SAFETY: `at` is below the number of slots. No reference, as the kernel is to write there.
-            let query = unsafe { &raw mut (*slot(at)).query };
-            libc::iovec {
-                iov_base: query.cast(),
-                iov_len: DATAGRAM_ROOM,
-            }
-        };
-        let vectors = leak((0..BATCH_MAX).map(vector).collect());
-        let message = |at| {
-            let mut message = empty_message();
-            // SAFETY: as above.
-            message.msg_hdr.msg_name = unsafe { &raw mut (*slot(at)).peer }.cast();
-            // SAFETY: as above.
-            message.msg_hdr.msg_control = unsafe { &raw mut (*slot(at)).control }.cast();
-            message.msg_hdr.msg_iov = vectors.as_ptr().wrapping_add(at);
-            message.msg_hdr.msg_iovlen = 1;
-            message
-        };
-        Self {
-            slots,
-            vectors,
-            messages: (0..BATCH_MAX).map(message).collect(),
-            used: BATCH_MAX,
-        }
-    }
-
-    /// Takes up to a batch; 0 if there is nothing.
-    fn receive(&mut self, listener: &UdpListener, cells: &Cells) -> usize {
-        for message in &mut self.messages[..self.used] {
-            message.msg_hdr.msg_namelen = PEER_ROOM as libc::socklen_t;
-            message.msg_hdr.msg_controllen = CONTROL_ROOM as _;
-        }
-        self.used = 0;
-        // SAFETY: every message points to a slot of its own and to one vector, which describes the slot's room, and
-        // the lengths were just set. `&mut self` means that no datagram of an earlier batch is looked at any more. No
-        // safe wrapper exists.
-        let received = unsafe {
-            libc::recvmmsg(
-                listener.socket.as_raw_fd(),
-                self.messages.as_mut_ptr(),
-                BATCH_MAX as libc::c_uint,
-                libc::MSG_DONTWAIT,
-                ptr::null_mut(),
-            )
-        };
-        if let Ok(received) = usize::try_from(received) {
-            self.used = received;
-            return received;
-        }
-        if !matches!(
-            Errno::from_io_error(&io::Error::last_os_error()),
-            Some(Errno::AGAIN | Errno::INTR)
-        ) {
-            cells.receive_errors.add(1);
-        }
-        0
-    }
-
-    /// The datagrams of the last batch.
-    fn received(&self, len: usize) -> impl Iterator<Item = Received<'_>> {
-        self.messages[..len.min(self.used)]
-            .iter()
-            .enumerate()
-            .map(|(at, message)| {
-                // SAFETY: `at` is below the number of slots, and nothing writes to them while `self` is borrowed.
-                let slot = unsafe { &*self.slots.as_ptr().wrapping_add(at) };
-                let len = (message.msg_len as usize).min(DATAGRAM_ROOM);
-                #[allow(clippy::unnecessary_cast, reason = "the C libraries differ in the type")]
-                let control_len = message.msg_hdr.msg_controllen as usize;
-                Received {
-                    query: &slot.query[..len],
-                    cut: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-                    peer: &slot.peer,
-                    control: &slot.control[..control_len.min(CONTROL_ROOM)],
-                }
-            })
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        free(self.slots);
-        free(self.vectors);
-    }
-}
-
-/// Takes the memory of a batch's array out of the compiler's view: the kernel reads and writes it by address.
-fn leak<T>(array: Box<[T]>) -> NonNull<T> {
-    assert_eq!(array.len(), BATCH_MAX);
-    NonNull::from(Box::leak(array)).cast()
-}
-
-fn free<T>(array: NonNull<T>) {
-    let array = ptr::slice_from_raw_parts_mut(array.as_ptr(), BATCH_MAX);
-    // SAFETY: only `Slots` calls it, once for each array that `leak` gave it, which asserted the length.
-    drop(unsafe { Box::from_raw(array) });
 }

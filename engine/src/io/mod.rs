@@ -25,6 +25,7 @@ mod open;
 mod peer;
 mod readiness;
 mod ring;
+mod slots;
 mod socket;
 mod stream;
 mod upstream;
@@ -252,4 +253,26 @@ pub trait Port {
     /// # Errors
     /// Only what the worker cannot go on after; a client that is gone is no error.
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// A port over the kernel's sockets, which come and go while it serves.
+pub trait Sockets: Port {
+    /// Serves these sockets too.
+    ///
+    /// # Errors
+    /// The kernel does not tell when something comes by one of them.
+    fn listen(&mut self, sockets: ListenerSockets) -> io::Result<()>;
+
+    /// Closes the sockets of a listener at this address: at once for what is new, and for good once all that they hold
+    /// was handed over. If the listener has no other socket for streams, its streams are drained too.
+    fn retire(&mut self, listener: ListenerId, address: SocketAddr);
+
+    /// Retires all sockets. What has come by streams is handed over, then each is reported as half closed.
+    fn drain(&mut self);
+
+    /// Whether something that was retired may still hold what has to be handed over.
+    fn is_draining(&self) -> bool;
+
+    /// Whether nothing is left that could bring anything.
+    fn is_idle(&self) -> bool;
 }

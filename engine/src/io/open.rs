@@ -1,12 +1,13 @@
 //! Choosing a port and opening it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use socket2::Socket;
 
 use super::watched::Watched;
-use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, UringPort, Waker};
+use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, Sockets, UringPort, Waker};
 use crate::time::Instant;
 
 /// Which way to the kernel.
@@ -44,7 +45,7 @@ pub fn open(
 ) -> io::Result<AnyPort> {
     let watched = Watched::new(waker, counters)?;
     if kind != PortKind::Mmsg {
-        match UringPort::ring(&sockets, &watched) {
+        match UringPort::ring() {
             Ok(ring) => return UringPort::open(ring, watched, sockets, counters).map(AnyPort::Uring),
             Err(denied) if kind == PortKind::Uring => return Err(io::Error::other(denied)),
             Err(_) => {}
@@ -91,6 +92,43 @@ impl Port for AnyPort {
         match self {
             Self::Uring(port) => port.apply(effect, bytes),
             Self::Mmsg(port) => port.apply(effect, bytes),
+        }
+    }
+}
+
+impl Sockets for AnyPort {
+    fn listen(&mut self, sockets: ListenerSockets) -> io::Result<()> {
+        match self {
+            Self::Uring(port) => port.listen(sockets),
+            Self::Mmsg(port) => port.listen(sockets),
+        }
+    }
+
+    fn retire(&mut self, listener: ListenerId, address: SocketAddr) {
+        match self {
+            Self::Uring(port) => port.retire(listener, address),
+            Self::Mmsg(port) => port.retire(listener, address),
+        }
+    }
+
+    fn drain(&mut self) {
+        match self {
+            Self::Uring(port) => port.drain(),
+            Self::Mmsg(port) => port.drain(),
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        match self {
+            Self::Uring(port) => port.is_draining(),
+            Self::Mmsg(port) => port.is_draining(),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        match self {
+            Self::Uring(port) => port.is_idle(),
+            Self::Mmsg(port) => port.is_idle(),
         }
     }
 }

@@ -136,6 +136,12 @@ impl Readiness {
         )?)
     }
 
+    /// Forgets a socket that is about to be closed: another process may hold it too, and then closing it ends nothing.
+    pub(super) fn remove(&self, socket: impl AsFd) {
+        // One that is not there is as good as forgotten.
+        let _ = epoll::delete(&self.epoll, socket);
+    }
+
     /// Asks the kernel. Returns whether there may be more events than were taken.
     pub(super) fn poll(&mut self, patience: Patience) -> io::Result<bool> {
         self.events.clear();

@@ -1,6 +1,5 @@
 //! A ring of the kernel's, set up for one thread, and why there may be none.
 
-use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::{error, fmt, fs, io};
 
@@ -84,8 +83,8 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// With `files` registered in this order.
-    pub(super) fn new(entries: u32, buffers: u16, files: &[RawFd]) -> Result<Self, UringDenied> {
+    /// With room for so many submissions and buffers.
+    pub(super) fn new(entries: u32, buffers: u16) -> Result<Self, UringDenied> {
         let denied = |step| move |source| UringDenied { step, source };
         // A datagram is one completion, so this is room for every buffer and all else several times over.
         let completions = (u32::from(buffers) * 4).max(entries * 2);
@@ -108,9 +107,6 @@ impl Ring {
             buffers: None,
             wait_flags,
         };
-        this.submitter()
-            .register_files(files)
-            .map_err(denied("register sockets"))?;
         let buffers = BufRing::new(buffers);
         // SAFETY: the ring of buffers is at this address with this many entries, and `drop` frees it only after the
         // kernel forgot it.
@@ -213,7 +209,6 @@ impl Drop for Ring {
             }
         }
         let Some(submitter) = self.submitter.take() else { return };
-        let _ = submitter.unregister_files();
         if submitter.unregister_buf_ring(BUFFERS).is_err() {
             // The kernel may still write to the buffers; better lost than freed.
             std::mem::forget(self.buffers.take());

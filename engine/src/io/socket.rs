@@ -60,7 +60,7 @@ impl fmt::Display for BindError {
                 let port = address.port();
                 write!(
                     f,
-                    "another process listens there; `ss {option} 'sport = :{port}'` names it: stop it, or choose \
+                    "the address is in use: another process listens there; `ss {option} 'sport = :{port}'` names it: stop it, or choose \
                      another address or port"
                 )
             }

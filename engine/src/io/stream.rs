@@ -51,6 +51,7 @@ enum Phase {
 struct Stream {
     socket: OwnedFd,
     id: StreamId,
+    listener: ListenerId,
     phase: Phase,
     /// What the kernel has not taken yet, from `written` on.
     pending: Vec<u8>,
@@ -67,6 +68,10 @@ struct Stream {
     watched: bool,
     /// There may be room to write again.
     writable: bool,
+    /// What has come is still read; then the stream counts as half closed.
+    draining: bool,
+    /// The engine was told that it is half closed, although its client may send more.
+    drained: bool,
     /// The engine wants no bytes.
     paused: bool,
     /// The engine is to be told when nothing is pending.
@@ -76,10 +81,11 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(socket: OwnedFd, id: StreamId, phase: Phase) -> Self {
+    fn new(socket: OwnedFd, id: StreamId, listener: ListenerId, phase: Phase) -> Self {
         Self {
             socket,
             id,
+            listener,
             phase,
             pending: Vec::new(),
             written: 0,
@@ -89,9 +95,19 @@ impl Stream {
             broken: false,
             watched: phase == Phase::Connecting,
             writable: false,
+            draining: false,
+            drained: false,
             paused: false,
             tell_written: false,
             queued: false,
+        }
+    }
+
+    /// From now on it is read to its end for now, and then counts as half closed.
+    fn drain(&mut self) {
+        if matches!(self.phase, Phase::Open) && !self.ended {
+            self.draining = true;
+            self.readable = true;
         }
     }
 
@@ -101,7 +117,8 @@ impl Stream {
 
     /// Whether its bytes are wanted now.
     fn takes_bytes(&self) -> bool {
-        self.phase == Phase::Open && !self.paused && !self.ended && self.pending_len() < PENDING_PAUSE
+        let open = self.phase == Phase::Open && !self.ended && !self.drained;
+        open && !self.paused && self.pending_len() < PENDING_PAUSE
     }
 
     /// Writes until the kernel takes no more; whether everything is written.
@@ -186,8 +203,9 @@ impl Streams {
             listener,
             peer,
             local,
+            draining,
         } = accepted;
-        let Some(stream) = self.insert(readiness, socket, None) else {
+        let Some(stream) = self.insert(readiness, socket, listener, None) else {
             self.counters.cells.accept_errors.add(1);
             return;
         };
@@ -197,18 +215,56 @@ impl Streams {
             peer,
             local,
         });
+        if draining && let Some((at, _)) = self.find(stream) {
+            self.drain_at(at);
+        }
+    }
+
+    /// Drains the streams of a listener, or all of them.
+    pub(super) fn drain(&mut self, listener: Option<ListenerId>) {
+        for at in 0..self.places.len() as u32 {
+            let stream = self.places[at as usize].stream.as_ref();
+            if stream.is_some_and(|stream| listener.is_none_or(|listener| stream.listener == listener)) {
+                self.drain_at(at);
+            }
+        }
+    }
+
+    fn drain_at(&mut self, at: u32) {
+        let place = &mut self.places[at as usize];
+        if let Some(stream) = &mut place.stream {
+            stream.drain();
+            enqueue(&mut self.queue, stream, at, place.generation);
+        }
+    }
+
+    /// Whether a stream is being drained.
+    pub(super) fn is_draining(&self) -> bool {
+        let mut streams = self.places.iter().filter_map(|place| place.stream.as_ref());
+        streams.any(|stream| stream.draining && stream.phase == Phase::Open)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.gone.is_empty() && self.places.iter().all(|place| place.stream.is_none())
     }
 
     /// Connects to another server; a failure is reported as a stream that closed.
     pub(super) fn open(&mut self, readiness: &Readiness, id: StreamId, to: SocketAddr) {
         debug_assert!(id.0 & OURS != 0, "an id of the engine's own has the top bit");
-        let opened = connect(to).is_ok_and(|socket| self.insert(readiness, socket, Some(id)).is_some());
+        let opened =
+            connect(to).is_ok_and(|socket| self.insert(readiness, socket, ListenerId::NONE, Some(id)).is_some());
         if !opened {
             self.gone.push_back(id);
         }
     }
 
-    fn insert(&mut self, readiness: &Readiness, socket: OwnedFd, ours: Option<StreamId>) -> Option<StreamId> {
+    fn insert(
+        &mut self,
+        readiness: &Readiness,
+        socket: OwnedFd,
+        listener: ListenerId,
+        ours: Option<StreamId>,
+    ) -> Option<StreamId> {
         let at = match self.free.pop() {
             Some(at) => at,
             None if self.places.len() < STREAMS_MAX => {
@@ -243,7 +299,7 @@ impl Streams {
                 Phase::Open,
             ),
         };
-        place.stream = Some(Stream::new(socket, id, phase));
+        place.stream = Some(Stream::new(socket, id, listener, phase));
         Some(id)
     }
 
@@ -543,7 +599,7 @@ fn read(
                 reply,
             });
             // Less than asked for means that there is no more now (epoll(7)); only the end may still be there.
-            stream.readable = len == buffer.len() || stream.ending;
+            stream.readable = len == buffer.len() || stream.ending || stream.draining;
             if !reply.is_empty()
                 && let Err(next) = answer(stream, reply, counters)
             {
@@ -557,6 +613,11 @@ fn read(
         }
         Err(Errno::AGAIN) => {
             stream.readable = false;
+            if mem::take(&mut stream.draining) {
+                stream.drained = true;
+                *events += 1;
+                handler.stream(StreamEvent::HalfClosed { stream: stream.id });
+            }
             Next::Rest
         }
         Err(Errno::INTR) => Next::Again,

@@ -4,16 +4,18 @@
 //! costs the same or a little more (`echo` at 20,000 and 100,000 queries a second and at full rate: 1.00, 1.00, 1.04),
 //! and needs the buffers longer. All else is readiness: the ring watches the epoll set.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::{io, mem, ptr};
 
 use arrayvec::ArrayVec;
-use io_uring::types::{Fixed, Timespec};
+use io_uring::types::{Fd, Timespec};
 use io_uring::{cqueue, opcode};
 use rustix::io::Errno;
 
+use super::accept::free_place;
 use super::batch::{Replies, UdpListener};
 use super::bufring::{BufRing, Received, Slot};
 use super::control::{CONTROL_ROOM, PacketInfo, destination};
@@ -21,16 +23,17 @@ use super::counters::Cells;
 use super::peer::PEER_ROOM;
 use super::readiness::Patience;
 use super::ring::{BUFFERS, Ring, UringDenied};
+use super::slots::Slots;
 use super::watched::Watched;
-use super::{BATCH_MAX, Counters, Datagram, Effect, Handler, ListenerSockets, Port};
+use super::{BATCH_MAX, Counters, Datagram, Effect, Handler, ListenerId, ListenerSockets, Port, Sockets};
 use crate::time::Instant;
 
 /// Buffers of a ring, and what is tried where memory is short. Bursts wait in the sockets; more buffers than a few
 /// batches would only take cache from the answers.
 const BUFFERS_LEN: [u16; 2] = [256, 64];
 
-/// Entries of the submission queue beside one a socket. It holds what ended and is armed anew.
-const ENTRIES_MIN: u32 = 8;
+/// Entries of the submission queue. It holds what ended and is armed anew; more enter the kernel in between.
+const ENTRIES: u32 = 64;
 
 /// Receives of one socket that may fail in a row before the worker gives up.
 const FAILURES_MAX: u32 = 1000;
@@ -38,12 +41,18 @@ const FAILURES_MAX: u32 = 1000;
 /// Marks the completions of the epoll set; others carry the place of their socket.
 const WATCH: u64 = u64::MAX;
 
+/// Marks the completions of what ends a receive.
+const CANCEL: u64 = u64::MAX - 1;
+
 /// The port over io_uring.
 pub struct UringPort {
     // Before the sockets and headers, which its requests speak of.
     ring: Ring,
-    udp: Vec<Receiver>,
+    /// Places of sockets that are closed are used again.
+    udp: Vec<Option<Receiver>>,
     replies: Replies,
+    /// For what is left in sockets that were retired; made when there is one.
+    slots: Option<Slots>,
     watched: Watched,
     counters: Arc<Counters>,
     /// The ring watches the epoll set.
@@ -74,63 +83,48 @@ impl Receiver {
 }
 
 impl UringPort {
-    /// A ring for these sockets, in their order, with the epoll set behind them. It takes none of them, so that another
-    /// port may have them if the kernel denies it.
-    pub(super) fn ring(sockets: &[ListenerSockets], watched: &Watched) -> Result<Ring, UringDenied> {
-        let udp = sockets.iter().filter_map(|sockets| sockets.udp.as_ref());
-        let mut files: Vec<_> = udp.map(AsRawFd::as_raw_fd).collect();
-        files.push(watched.readiness.as_fd().as_raw_fd());
-        first_that_fits(ENTRIES_MIN + files.len() as u32, &files)
+    /// A ring with as many buffers as the user's locked memory allows. It takes no socket yet, so that another port may
+    /// have them if the kernel denies it.
+    pub(super) fn ring() -> Result<Ring, UringDenied> {
+        let [large, small] = BUFFERS_LEN;
+        match Ring::new(ENTRIES, large) {
+            Err(denied) if Errno::from_io_error(&denied.source) == Some(Errno::NOMEM) => Ring::new(ENTRIES, small),
+            result => result,
+        }
     }
 
     pub(super) fn open(
         ring: Ring,
-        mut watched: Watched,
+        watched: Watched,
         sockets: Vec<ListenerSockets>,
         counters: &Arc<Counters>,
     ) -> io::Result<Self> {
-        let mut udp = Vec::new();
-        for ListenerSockets {
-            listener,
-            udp: datagrams,
-            tcp: streams,
-        } in sockets
-        {
-            if let Some(socket) = datagrams {
-                let listener = UdpListener::new(listener, socket)?;
-                let header = Box::new(header(listener.info));
-                counters.watch(listener.id, &listener.socket);
-                udp.push(Receiver {
-                    listener,
-                    header,
-                    armed: false,
-                    failures: 0,
-                });
-            }
-            if let Some(socket) = streams {
-                watched.add_tcp(listener, socket)?;
-            }
-        }
-        Ok(Self {
+        let mut port = Self {
             ring,
-            udp,
+            udp: Vec::new(),
             replies: Replies::new(),
+            slots: None,
             watched,
             counters: Arc::clone(counters),
             watching: false,
             ready: false,
             looked: false,
-        })
+        };
+        sockets.into_iter().try_for_each(|sockets| port.listen(sockets))?;
+        Ok(port)
     }
 
     /// Queues whatever has ended since.
     fn arm(&mut self) -> io::Result<()> {
-        for (at, receiver) in self.udp.iter_mut().enumerate().filter(|(_, receiver)| !receiver.armed) {
-            arm_receive(&mut self.ring, at, &receiver.header)?;
-            receiver.armed = true;
+        for (at, receiver) in self.udp.iter_mut().enumerate() {
+            if let Some(receiver) = receiver.as_mut().filter(|receiver| receiver.wants_arming()) {
+                let socket = receiver.listener.socket.as_raw_fd();
+                arm_receive(&mut self.ring, socket, at, &receiver.header)?;
+                receiver.armed = true;
+            }
         }
         if !mem::replace(&mut self.watching, true) {
-            let set = Fixed(self.udp.len() as u32);
+            let set = Fd(self.watched.readiness.as_fd().as_raw_fd());
             let entry = opcode::PollAdd::new(set, libc::POLLIN as u32)
                 .multi(true)
                 .build()
@@ -159,7 +153,7 @@ impl Port for UringPort {
         self.watched.flush();
         self.arm()?;
         self.looked = true;
-        if self.ready || self.watched.busy() || !self.ring.parts().0.is_empty() {
+        if self.ready || self.watched.busy() || self.is_left() || !self.ring.parts().0.is_empty() {
             return self.look();
         }
         self.counters.cells.waits.add(1);
@@ -189,17 +183,25 @@ impl Port for UringPort {
         let mut batch = Pending::default();
         for completion in &mut completions {
             let more = cqueue::more(completion.flags());
-            if completion.user_data() == WATCH {
-                *watching = more;
-                *ready = true;
-                continue;
+            match completion.user_data() {
+                WATCH => {
+                    *watching = more;
+                    *ready = true;
+                    continue;
+                }
+                // That the receive has ended is said by its own completion.
+                CANCEL => continue,
+                _ => {}
             }
             let at = completion.user_data() as usize;
             if at != batch.at || batch.slots.is_full() {
                 events += batch.serve(udp, buffers, replies, handler, cells);
                 batch.at = at;
             }
-            let receiver = &mut udp[at];
+            // A place is free only after the last completion of its receive.
+            let Some(Some(receiver)) = udp.get_mut(at) else {
+                continue;
+            };
             receiver.armed = more;
             match (
                 cqueue::buffer_select(completion.flags()),
@@ -219,7 +221,10 @@ impl Port for UringPort {
         }
         drop(completions);
         events += batch.serve(udp, buffers, replies, handler, cells);
-        if mem::take(ready) {
+        if self.is_left() {
+            events += self.serve_left(handler);
+        }
+        if mem::take(&mut self.ready) {
             // Datagrams never come this way.
             self.ready = self.watched.poll(Patience::None, |_| {})?;
         }
@@ -228,7 +233,7 @@ impl Port for UringPort {
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
         if let Effect::Send { listener, peer, local } = effect {
-            let sockets = self.udp.iter().map(|receiver| &receiver.listener);
+            let sockets = self.udp.iter().flatten().map(|receiver| &receiver.listener);
             if let Some(socket) = UdpListener::leaving(sockets, listener, local) {
                 socket.send(&peer, local, bytes, &self.counters.cells);
             }
@@ -239,18 +244,115 @@ impl Port for UringPort {
     }
 }
 
+impl UringPort {
+    /// Whether a socket that was retired has no receive any more: what is left in it is taken without the ring.
+    fn is_left(&self) -> bool {
+        self.udp.iter().flatten().any(Receiver::is_left)
+    }
+
+    fn serve_left(&mut self, handler: &mut impl Handler) -> usize {
+        let slots = self.slots.get_or_insert_with(Slots::new);
+        let mut events = 0;
+        for place in &mut self.udp {
+            let Some(receiver) = place.as_ref().filter(|receiver| receiver.is_left()) else {
+                continue;
+            };
+            let cells = &self.counters.cells;
+            let len = slots.serve(&receiver.listener, &mut self.replies, handler, cells);
+            events += len;
+            if len == 0 {
+                self.counters.settle(&receiver.listener.socket);
+                *place = None;
+            }
+        }
+        if !self.udp.iter().flatten().any(|receiver| receiver.listener.retired) {
+            self.slots = None;
+        }
+        events
+    }
+
+    fn retire_all(&mut self, which: impl Fn(&UdpListener) -> bool) {
+        for (at, receiver) in self.udp.iter_mut().enumerate() {
+            let Some(receiver) = receiver.as_mut().filter(|receiver| which(&receiver.listener)) else {
+                continue;
+            };
+            receiver.listener.retire();
+            if receiver.armed {
+                let entry = opcode::AsyncCancel::new(at as u64).build().user_data(CANCEL);
+                // SAFETY: it points to nothing.
+                if unsafe { self.ring.push(&entry) }.is_err() {
+                    // The port cannot go on, which the next wait will say.
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Sockets for UringPort {
+    fn listen(&mut self, sockets: ListenerSockets) -> io::Result<()> {
+        let ListenerSockets { listener, udp, tcp } = sockets;
+        if let Some(socket) = udp {
+            let listener = UdpListener::new(listener, socket)?;
+            let header = Box::new(header(listener.info));
+            self.counters.watch(listener.id, &listener.socket);
+            let at = free_place(&mut self.udp);
+            self.udp[at] = Some(Receiver {
+                listener,
+                header,
+                armed: false,
+                failures: 0,
+            });
+        }
+        match tcp {
+            Some(socket) => self.watched.add_tcp(listener, socket),
+            None => Ok(()),
+        }
+    }
+
+    fn retire(&mut self, listener: ListenerId, address: SocketAddr) {
+        self.retire_all(|own| own.id == listener && own.bound == address);
+        self.watched.retire(listener, address);
+    }
+
+    fn drain(&mut self) {
+        self.retire_all(|_| true);
+        self.watched.drain();
+    }
+
+    fn is_draining(&self) -> bool {
+        self.udp.iter().flatten().any(|receiver| receiver.listener.retired) || self.watched.is_draining()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.udp.iter().flatten().next().is_none() && self.watched.is_idle()
+    }
+}
+
 impl Drop for UringPort {
     fn drop(&mut self) {
-        for receiver in &self.udp {
+        for receiver in self.udp.iter().flatten() {
             self.counters.settle(&receiver.listener.socket);
         }
     }
 }
 
 impl Receiver {
+    fn wants_arming(&self) -> bool {
+        !self.armed && !self.listener.retired
+    }
+
+    fn is_left(&self) -> bool {
+        !self.armed && self.listener.retired
+    }
+
     /// A receive ended with an error; it is armed anew with the next wait, when all buffers are back.
     fn fail(&mut self, result: i32, cells: &Cells) -> io::Result<()> {
         let error = io::Error::from_raw_os_error(result.checked_neg().unwrap_or(0));
+        if self.listener.retired {
+            // It was told to end.
+            return Ok(());
+        }
         if Errno::from_io_error(&error) == Some(Errno::NOBUFS) {
             cells.buffers_exhausted.add(1);
             return Ok(());
@@ -276,7 +378,7 @@ impl Pending {
     /// Hands them over, sends the replies and gives the buffers back.
     fn serve(
         &mut self,
-        udp: &[Receiver],
+        udp: &[Option<Receiver>],
         buffers: &mut BufRing,
         replies: &mut Replies,
         handler: &mut impl Handler,
@@ -285,7 +387,7 @@ impl Pending {
         if self.slots.is_empty() {
             return 0;
         }
-        let receiver = &udp[self.at];
+        let Some(receiver) = &udp[self.at] else { return 0 };
         let listener = &receiver.listener;
         let control_room = receiver.control_room();
         let (rooms, outgoing) = replies.split();
@@ -338,10 +440,10 @@ impl Pending {
 pub fn probe_uring() -> Result<(), UringDenied> {
     let denied = |step| move |source| UringDenied { step, source };
     let (client, server) = UnixDatagram::pair().map_err(denied("make a pair of sockets"))?;
-    let mut ring = Ring::new(ENTRIES_MIN, 8, &[server.as_raw_fd()])?;
+    let mut ring = Ring::new(ENTRIES, 8)?;
     let header = Box::new(header(PacketInfo::None));
     let step = "receive many datagrams by one request";
-    arm_receive(&mut ring, 0, &header).map_err(denied(step))?;
+    arm_receive(&mut ring, server.as_raw_fd(), 0, &header).map_err(denied(step))?;
     for _ in 0..2 {
         client.send(b"query").map_err(denied("send to itself"))?;
         ring.enter(1, Some(Timespec::new().sec(1))).map_err(denied(step))?;
@@ -371,17 +473,8 @@ pub fn probe_uring() -> Result<(), UringDenied> {
     Ok(())
 }
 
-/// A ring with as many buffers as the user's locked memory allows.
-fn first_that_fits(entries: u32, files: &[i32]) -> Result<Ring, UringDenied> {
-    let [large, small] = BUFFERS_LEN;
-    match Ring::new(entries, large, files) {
-        Err(denied) if Errno::from_io_error(&denied.source) == Some(Errno::NOMEM) => Ring::new(entries, small, files),
-        result => result,
-    }
-}
-
-fn arm_receive(ring: &mut Ring, at: usize, header: &libc::msghdr) -> io::Result<()> {
-    let entry = opcode::RecvMsgMulti::new(Fixed(at as u32), ptr::from_ref(header), BUFFERS)
+fn arm_receive(ring: &mut Ring, socket: RawFd, at: usize, header: &libc::msghdr) -> io::Result<()> {
+    let entry = opcode::RecvMsgMulti::new(Fd(socket), ptr::from_ref(header), BUFFERS)
         .build()
         .user_data(at as u64);
     // SAFETY: the header is boxed and dropped after the ring, and the kernel copies it when the entry is submitted.
@@ -406,7 +499,7 @@ mod tests {
 
     fn opened(sockets: Vec<ListenerSockets>, counters: &Arc<Counters>) -> Result<UringPort, UringDenied> {
         let watched = Watched::new(&Waker::new().unwrap(), counters).unwrap();
-        let ring = UringPort::ring(&sockets, &watched)?;
+        let ring = UringPort::ring()?;
         Ok(UringPort::open(ring, watched, sockets, counters).unwrap())
     }
 

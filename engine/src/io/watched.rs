@@ -2,6 +2,7 @@
 //! waker, and the epoll set that watches them.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
@@ -48,6 +49,30 @@ impl Watched {
         self.acceptors.add(&self.readiness, id, socket)
     }
 
+    /// Retires the listening sockets at this address, and the streams of the listener if it has no others.
+    pub(super) fn retire(&mut self, id: ListenerId, address: SocketAddr) {
+        self.acceptors.retire(|own, bound| own == id && bound == address);
+        if !self.acceptors.serves(id) {
+            self.streams.drain(Some(id));
+        }
+    }
+
+    /// Retires all listening sockets and drains all streams.
+    pub(super) fn drain(&mut self) {
+        self.acceptors.retire(|_, _| true);
+        self.streams.drain(None);
+    }
+
+    /// Whether something that was retired may still hold what has to be handed over.
+    pub(super) fn is_draining(&self) -> bool {
+        self.acceptors.is_draining() || self.streams.is_draining()
+    }
+
+    /// Whether nothing here can bring anything.
+    pub(super) fn is_idle(&self) -> bool {
+        self.acceptors.is_empty() && self.streams.is_empty()
+    }
+
     /// Asks the kernel who is ready, and tells `udp` which UDP listeners are. Returns whether there may be more.
     pub(super) fn poll(&mut self, patience: Patience, mut udp: impl FnMut(usize)) -> io::Result<bool> {
         let more = self.readiness.poll(patience)?;
@@ -92,7 +117,7 @@ impl Watched {
             counters,
         } = self;
         let mut events = 0;
-        acceptors.serve(counters, |accepted| {
+        acceptors.serve(readiness, counters, |accepted| {
             events += 1;
             streams.accept(readiness, accepted, handler);
         });

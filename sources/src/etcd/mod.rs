@@ -39,7 +39,7 @@ use crate::Change;
 pub const LEASE_REQUESTS_PER_SEC: u32 = 100;
 
 /// What an `etcd` stanza says about its source. Equal settings mean that a running source can live on.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// As written: `http://`, `https://` or no scheme; the first one's decides for all.
     pub endpoints: Vec<String>,

@@ -10,7 +10,7 @@ use rustls::sign::CertifiedKey;
 use thiserror::Error;
 
 /// Certificates in PEM.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Tls {
     /// The certificate and the key that we show.
     pub cert_and_key: Option<(Vec<u8>, Vec<u8>)>,

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nodens_engine::io::{Effect, Handler, PENDING_MAX, Port, StreamId};
@@ -15,7 +14,7 @@ use nodens_engine::responder::Responder;
 use nodens_engine::stats::{Counter, Series, WorkerStats};
 use nodens_engine::stream::{FIRST_QUERY, IDLE};
 use nodens_engine::time::Instant;
-use nodens_engine::worker;
+use nodens_engine::worker::{self, Turn};
 use nodens_wire::{Query, Refusal};
 
 use super::clients::{HEAVY, Question, Talk, ZONE, random_key, value};
@@ -63,11 +62,13 @@ pub fn simulate(seed: u64, steps: u64) -> Report {
     let clock = VirtualClock::default();
     let stats = Arc::new(WorkerStats::new(2));
     let mut responder = Responder::new(seed, hash(), Arc::clone(&stats), None);
-    let stop = AtomicBool::new(false);
-    let mut outside = Outside::new(seed, steps, &clock, stats, &stop);
+    let mut outside = Outside::new(seed, steps, &clock, stats);
     let published = Arc::clone(outside.source.folding().snapshots());
     published.swap_config(Arc::new(config(vec![(ZONE, plan(etcd(ZONE, 0)))])));
-    let ran = worker::run_on(&mut outside, || clock.read(), &mut responder, &published, &stop);
+    let turn = |outside: &mut Outside, _: &mut Responder| {
+        if outside.stopped { Turn::End } else { Turn::Next(None) }
+    };
+    let ran = worker::run_on(&mut outside, || clock.read(), &mut responder, &published, turn);
     let mut wrong = outside.wrong.take();
     if let Err(error) = ran {
         wrong.get_or_insert_with(|| error.to_string());
@@ -94,14 +95,14 @@ struct Asked {
 }
 
 /// All that is not the worker.
-struct Outside<'a> {
+struct Outside {
     port: Fault<SimPort>,
     network: Network,
     clock: VirtualClock,
     source: Source,
     seeded: Seeded,
     stats: Arc<WorkerStats>,
-    stop: &'a AtomicBool,
+    stopped: bool,
     steps: u64,
     report: Report,
     asked: BTreeMap<SocketAddr, Asked>,
@@ -116,8 +117,8 @@ struct Outside<'a> {
     wrong: Option<String>,
 }
 
-impl<'a> Outside<'a> {
-    fn new(seed: u64, steps: u64, clock: &VirtualClock, stats: Arc<WorkerStats>, stop: &'a AtomicBool) -> Self {
+impl Outside {
+    fn new(seed: u64, steps: u64, clock: &VirtualClock, stats: Arc<WorkerStats>) -> Self {
         let network = Network::new(seed, clock.clone());
         let mut source = Source::new(seed, clock.clone(), ZONE);
         let heavy: Vec<_> = (0..HEAVY)
@@ -131,7 +132,7 @@ impl<'a> Outside<'a> {
             source,
             seeded: Seeded::new(seed ^ 0x5eed),
             stats,
-            stop,
+            stopped: false,
             steps,
             report: Report::default(),
             asked: BTreeMap::new(),
@@ -349,14 +350,14 @@ impl<'a> Outside<'a> {
     }
 }
 
-impl Port for Outside<'_> {
+impl Port for Outside {
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.report.steps += 1;
         let rest = self.check().and_then(|()| self.is_at_rest());
         self.report.nanos = self.clock.now().0;
         if rest != Ok(false) {
             self.wrong = rest.err();
-            self.stop.store(true, Ordering::Release);
+            self.stopped = true;
             return Ok(());
         }
         loop {

@@ -3,13 +3,14 @@
 //! Names and labels of `coredns_*` are CoreDNS's; labels stand in alphabetical order as there. Series of queries
 //! appear with their first query, those without labels are there from the start.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::header;
 use axum::routing::any;
@@ -44,14 +45,8 @@ pub struct Metrics {
     pub workers: Vec<Arc<WorkerStats>>,
     /// What each worker's port counts.
     pub ports: Vec<Arc<Counters>>,
-    /// The `server` label of each listener, by [`ListenerId`]; several may share one.
-    pub listeners: Vec<String>,
-    /// The labels of each series of the workers, by index. Series with equal labels are added up.
-    pub series: Vec<SeriesLabels>,
-    /// What each block uses.
-    pub plugins: Vec<PluginEnabled>,
-    /// The stanzas of `etcd`.
-    pub etcd: Vec<EtcdMetrics>,
+    /// What comes from the configuration in use.
+    pub shown: ArcSwap<Shown>,
     /// The hosts files.
     pub hosts: Arc<HostsMetrics>,
     /// Of requests to our own `/health`.
@@ -60,6 +55,19 @@ pub struct Metrics {
     pub http: Arc<HttpMetrics>,
     /// Configurations that were not taken.
     pub reloads_failed: Arc<AtomicU64>,
+}
+
+/// What the labels of a configuration are. Never changed: another configuration has another one.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// The `server` label of each listener, by [`ListenerId`]; several may share one.
+    pub listeners: Vec<(ListenerId, String)>,
+    /// The labels of each series of the workers, by index; those of earlier configurations are still there.
+    pub series: Vec<SeriesLabels>,
+    /// What each block uses.
+    pub plugins: Vec<PluginEnabled>,
+    /// The stanzas of `etcd`.
+    pub etcd: Vec<EtcdMetrics>,
 }
 
 /// The program, as `coredns_build_info` names it.
@@ -74,7 +82,7 @@ pub struct Build {
 }
 
 /// Where a query was counted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeriesLabels {
     /// `dns://:53`
     pub server: String,
@@ -146,20 +154,21 @@ impl HostsMetrics {
 impl Metrics {
     /// The page, in the text format 0.0.4.
     pub fn page(&self) -> String {
+        let shown = self.shown.load();
         let mut page = Page::default();
-        self.program(&mut page);
-        queries::show(self, &mut page);
+        self.program(&shown, &mut page);
+        queries::show(self, &shown, &mut page);
         self.hosts.show(&mut page);
         self.health.show(&mut page);
-        self.etcd(&mut page);
-        self.workers(&mut page);
-        self.ports(&mut page);
+        etcd(&shown, &mut page);
+        self.workers(&shown, &mut page);
+        self.ports(&shown, &mut page);
         self.endpoints(&mut page);
         process::show(&mut page);
         page.finish()
     }
 
-    fn program(&self, page: &mut Page) {
+    fn program(&self, shown: &Shown, page: &mut Page) {
         page.family("coredns_build_info", Kind::Gauge, "The program; always 1.")
             .sample(
                 &[
@@ -181,7 +190,7 @@ impl Metrics {
             "New configurations that were not taken.",
             self.reloads_failed.load(Ordering::Relaxed),
         );
-        let mut plugins: Vec<&PluginEnabled> = self.plugins.iter().collect();
+        let mut plugins: Vec<&PluginEnabled> = shown.plugins.iter().collect();
         plugins.sort_unstable();
         plugins.dedup();
         let mut enabled = page.family(
@@ -204,62 +213,19 @@ impl Metrics {
         self.workers.iter().map(|worker| worker.panics.get()).sum()
     }
 
-    /// Of several stanzas with one path, the worst standing shows, and the sum of what can be added.
-    fn etcd(&self, page: &mut Page) {
-        let mut paths: BTreeMap<&str, Standing> = BTreeMap::new();
-        for EtcdMetrics { path, status } in &self.etcd {
-            let standing = Standing::of(status);
-            paths
-                .entry(path)
-                .and_modify(|all| all.add(&standing))
-                .or_insert(standing);
-        }
-        let mut family = |name, kind, help, value: fn(&Standing) -> i64| {
-            let mut family = page.family(name, kind, help);
-            for (path, standing) in &paths {
-                family.sample(&[("path", path)], value(standing));
-            }
-        };
-        family(
-            "nodens_etcd_connected",
-            Kind::Gauge,
-            "Whether etcd is connected and lets us in.",
-            |standing| standing.connected.into(),
-        );
-        family(
-            "nodens_etcd_revision",
-            Kind::Gauge,
-            "The etcd revision up to which changes are known.",
-            |standing| standing.revision,
-        );
-        family("nodens_etcd_keys", Kind::Gauge, "Keys held.", |standing| standing.keys);
-        family(
-            "nodens_etcd_bad_keys",
-            Kind::Gauge,
-            "Keys left out because their value does not parse.",
-            |standing| standing.bad_keys,
-        );
-        family(
-            "nodens_etcd_resyncs_total",
-            Kind::Counter,
-            "Times that a zone was read as a whole after its first time.",
-            |standing| standing.resyncs,
-        );
-    }
-
-    fn workers(&self, page: &mut Page) {
+    fn workers(&self, shown: &Shown, page: &mut Page) {
         let mut by_server = |name, help, value: fn(&Series) -> u64| {
             let mut family = page.family(name, Kind::Counter, help);
-            let servers: BTreeSet<&String> = self.listeners.iter().collect();
+            let servers: BTreeSet<&String> = shown.listeners.iter().map(|(_, server)| server).collect();
             for server in servers {
-                let own = self
+                let own = shown
                     .series
                     .iter()
                     .enumerate()
                     .filter(|(_, labels)| labels.server == *server);
                 let sum: u64 = own
                     .flat_map(|(at, _)| self.workers.iter().filter_map(move |worker| worker.series.get(at)))
-                    .map(|series| value(series))
+                    .map(value)
                     .sum();
                 family.sample(&[("server", server)], sum);
             }
@@ -303,10 +269,11 @@ impl Metrics {
         );
     }
 
-    fn ports(&self, page: &mut Page) {
-        let mut drops: BTreeMap<&str, u64> = self.listeners.iter().map(|server| (&**server, 0)).collect();
-        for (ListenerId(at), count) in self.ports.iter().flat_map(|port| port.kernel_drops()) {
-            if let Some(server) = self.listeners.get(usize::from(at)) {
+    fn ports(&self, shown: &Shown, page: &mut Page) {
+        let servers: HashMap<ListenerId, &str> = shown.listeners.iter().map(|(id, server)| (*id, &**server)).collect();
+        let mut drops: BTreeMap<&str, u64> = servers.values().map(|server| (*server, 0)).collect();
+        for (listener, count) in self.ports.iter().flat_map(|port| port.kernel_drops()) {
+            if let Some(server) = servers.get(&listener) {
                 *drops.entry(server).or_default() += count;
             }
         }
@@ -339,6 +306,49 @@ impl Metrics {
             self.http.overrun.load(Ordering::Relaxed),
         );
     }
+}
+
+/// Of several stanzas with one path, the worst standing shows, and the sum of what can be added.
+fn etcd(shown: &Shown, page: &mut Page) {
+    let mut paths: BTreeMap<&str, Standing> = BTreeMap::new();
+    for EtcdMetrics { path, status } in &shown.etcd {
+        let standing = Standing::of(status);
+        paths
+            .entry(path)
+            .and_modify(|all| all.add(&standing))
+            .or_insert(standing);
+    }
+    let mut family = |name, kind, help, value: fn(&Standing) -> i64| {
+        let mut family = page.family(name, kind, help);
+        for (path, standing) in &paths {
+            family.sample(&[("path", path)], value(standing));
+        }
+    };
+    family(
+        "nodens_etcd_connected",
+        Kind::Gauge,
+        "Whether etcd is connected and lets us in.",
+        |standing| standing.connected.into(),
+    );
+    family(
+        "nodens_etcd_revision",
+        Kind::Gauge,
+        "The etcd revision up to which changes are known.",
+        |standing| standing.revision,
+    );
+    family("nodens_etcd_keys", Kind::Gauge, "Keys held.", |standing| standing.keys);
+    family(
+        "nodens_etcd_bad_keys",
+        Kind::Gauge,
+        "Keys left out because their value does not parse.",
+        |standing| standing.bad_keys,
+    );
+    family(
+        "nodens_etcd_resyncs_total",
+        Kind::Counter,
+        "Times that a zone was read as a whole after its first time.",
+        |standing| standing.resyncs,
+    );
 }
 
 type PortCounter = fn(CounterValues) -> u64;

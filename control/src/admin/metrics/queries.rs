@@ -7,7 +7,7 @@ use nodens_engine::stats::{Counter, Histogram, RCODES, SIZE_BOUNDS, Series, TIME
 use nodens_wire::Rcode;
 
 use super::super::text::{Kind, Page};
-use super::{Metrics, SeriesLabels};
+use super::{Metrics, SeriesLabels, Shown};
 
 const PROTOCOLS: [&str; 2] = ["udp", "tcp"];
 const FAMILIES: [&str; 2] = ["1", "2"];
@@ -17,16 +17,11 @@ const NS_PER_SEC: f64 = 1e9;
 type BySize = fn(&Series, usize) -> &Histogram<15>;
 
 /// Adds all of them.
-pub(super) fn show(metrics: &Metrics, page: &mut Page) {
+pub(super) fn show(metrics: &Metrics, shown: &Shown, page: &mut Page) {
     let mut groups: BTreeMap<&SeriesLabels, Vec<&Series>> = BTreeMap::new();
-    for (at, labels) in metrics.series.iter().enumerate() {
+    for (at, labels) in shown.series.iter().enumerate() {
         let group = groups.entry(labels).or_default();
-        group.extend(
-            metrics
-                .workers
-                .iter()
-                .filter_map(|worker| worker.series.get(at).map(|series| &**series)),
-        );
+        group.extend(metrics.workers.iter().filter_map(|worker| worker.series.get(at)));
     }
     let groups: Vec<Group<'_>> = groups
         .into_iter()

@@ -12,6 +12,10 @@ fn labels(server: &str, zone: &str) -> SeriesLabels {
     }
 }
 
+fn shown(shown: Shown) -> ArcSwap<Shown> {
+    ArcSwap::from_pointee(shown)
+}
+
 fn page(metrics: &Metrics) -> Vec<String> {
     metrics.page().lines().map(str::to_owned).collect()
 }
@@ -74,11 +78,14 @@ fn what_has_no_labels_is_there_from_the_start() {
 fn queries_are_summed_over_workers() {
     let metrics = Metrics {
         workers: vec![Arc::new(WorkerStats::new(3)), Arc::new(WorkerStats::new(3))],
-        series: vec![
-            labels("dns://:53", "example."),
-            labels("dns://:53", "dropped"),
-            labels("dns://:53", "example."),
-        ],
+        shown: shown(Shown {
+            series: vec![
+                labels("dns://:53", "example."),
+                labels("dns://:53", "dropped"),
+                labels("dns://:53", "example."),
+            ],
+            ..Shown::default()
+        }),
         ..Metrics::default()
     };
     for (at, worker) in metrics.workers.iter().enumerate() {
@@ -133,7 +140,10 @@ fn queries_are_summed_over_workers() {
 fn buckets_are_those_of_coredns() {
     let metrics = Metrics {
         workers: vec![Arc::new(WorkerStats::new(1))],
-        series: vec![labels("dns://:53", ".")],
+        shown: shown(Shown {
+            series: vec![labels("dns://:53", ".")],
+            ..Shown::default()
+        }),
         ..Metrics::default()
     };
     observe(&metrics.workers[0].series[0].duration, 0, 1);
@@ -163,12 +173,15 @@ fn buckets_are_those_of_coredns() {
 fn every_metric_has_one_head() {
     let metrics = Metrics {
         workers: vec![Arc::new(WorkerStats::new(1))],
-        listeners: vec!["dns://:53".to_owned()],
-        series: vec![labels("dns://:53", ".")],
-        etcd: vec![EtcdMetrics {
-            path: "skydns".to_owned(),
-            status: Arc::default(),
-        }],
+        shown: shown(Shown {
+            listeners: vec![(ListenerId(0), "dns://:53".to_owned())],
+            series: vec![labels("dns://:53", ".")],
+            etcd: vec![EtcdMetrics {
+                path: "skydns".to_owned(),
+                status: Arc::default(),
+            }],
+            ..Shown::default()
+        }),
         ..Metrics::default()
     };
     let page = page(&metrics);
@@ -200,7 +213,10 @@ fn plugins_builds_and_hosts() {
             revision: "abc".to_owned(),
             compiler: "rustc 1.95.0".to_owned(),
         },
-        plugins: vec![enabled("b.", "hosts"), enabled("a.", "errors"), enabled("b.", "hosts")],
+        shown: shown(Shown {
+            plugins: vec![enabled("b.", "hosts"), enabled("a.", "errors"), enabled("b.", "hosts")],
+            ..Shown::default()
+        }),
         ..Metrics::default()
     };
     let modified = UNIX_EPOCH + std::time::Duration::from_millis(1_700_000_000_500);
@@ -232,7 +248,10 @@ fn stanzas_of_one_path_share_their_series() {
         }
     };
     let metrics = Metrics {
-        etcd: vec![stanza("skydns", 2), stanza("other", 0), stanza("skydns", 3)],
+        shown: shown(Shown {
+            etcd: vec![stanza("skydns", 2), stanza("other", 0), stanza("skydns", 3)],
+            ..Shown::default()
+        }),
         ..Metrics::default()
     };
     check(
@@ -282,8 +301,11 @@ fn counters_of_workers_and_ports() {
     let metrics = Metrics {
         workers: vec![Arc::new(WorkerStats::new(2)), Arc::new(WorkerStats::new(2))],
         ports: vec![Arc::default(), Arc::default()],
-        listeners: vec![server(53), server(54)],
-        series: vec![dropped(53), dropped(54)],
+        shown: shown(Shown {
+            listeners: vec![(ListenerId(0), server(53)), (ListenerId(7), server(54))],
+            series: vec![dropped(53), dropped(54)],
+            ..Shown::default()
+        }),
         ..Metrics::default()
     };
     for worker in &metrics.workers {

@@ -1,0 +1,133 @@
+//! The addresses that are listened on, and the sockets of each worker there.
+
+use std::net::SocketAddr;
+
+use nodens_engine::io::{self as port, BindError, ListenerId, ListenerSockets, Transport};
+
+use crate::compile::Address;
+use crate::corefile::{Diagnostic, Span};
+
+/// Most addresses of the host that get a socket of their own beside a wildcard's.
+const OWN_ADDRESSES_MAX: usize = 16;
+
+/// An address where each worker has sockets.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Whose queries come by them.
+    pub listener: ListenerId,
+    /// The address.
+    pub address: SocketAddr,
+    /// Where the Corefile asks for it; nowhere for an address of the host beside a wildcard.
+    span: Option<Span>,
+}
+
+impl Place {
+    fn is(&self, other: &Self) -> bool {
+        (self.listener, self.address) == (other.listener, other.address)
+    }
+
+    /// Whether datagrams for one could come by the other.
+    fn overlaps(&self, other: &Self) -> bool {
+        let (one, other) = (self.address, other.address);
+        one.port() == other.port()
+            && (one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified())
+    }
+}
+
+/// The places of a configuration. Beside a wildcard stands one for each address that the host has now: the kernel
+/// prefers its sockets, and they cost no control message, which names the address, with every query and reply.
+/// Addresses that come later are served by the wildcard.
+pub fn places(listeners: &[Address]) -> Vec<Place> {
+    let mut places = Vec::new();
+    for Address { id, socket, span, .. } in listeners {
+        places.push(Place {
+            listener: *id,
+            address: *socket,
+            span: Some(*span),
+        });
+        if !socket.ip().is_unspecified() {
+            continue;
+        }
+        let mut local = port::local_addresses().unwrap_or_default();
+        local.retain(|local| socket.is_ipv6() || local.is_ipv4());
+        for mut address in local.into_iter().take(OWN_ADDRESSES_MAX) {
+            address.set_port(socket.port());
+            if !listeners.iter().any(|other| other.socket == address) {
+                places.push(Place {
+                    listener: *id,
+                    address,
+                    span: None,
+                });
+            }
+        }
+    }
+    places
+}
+
+/// Sockets that are bound and not served yet.
+#[derive(Debug, Default)]
+pub struct Bound {
+    /// All places of the configuration that have sockets.
+    pub places: Vec<Place>,
+    /// The new sockets of each worker.
+    pub sockets: Vec<Vec<ListenerSockets>>,
+    /// What was listened on and is not any more.
+    pub retired: Vec<(ListenerId, SocketAddr)>,
+}
+
+/// Binds what is wanted and not there, for so many workers.
+///
+/// # Errors
+/// An address is taken, or cannot be bound.
+pub fn bind(wanted: Vec<Place>, there: &[Place], workers: usize) -> Result<Bound, Diagnostic> {
+    let (old, new): (Vec<_>, Vec<_>) = wanted
+        .into_iter()
+        .partition(|place| there.iter().any(|other| other.is(place)));
+    for place in new.iter().filter(|place| place.span.is_some()) {
+        // Sockets of our own would count as somebody else's.
+        if !there.iter().any(|other| other.overlaps(place)) {
+            for transport in [Transport::Udp, Transport::Tcp] {
+                port::probe_taken(place.address, transport).map_err(|error| failed(place, &error))?;
+            }
+        }
+    }
+    let retired = there.iter().filter(|place| !old.iter().any(|other| other.is(place)));
+    let mut bound = Bound {
+        retired: retired.map(|place| (place.listener, place.address)).collect(),
+        places: old,
+        sockets: (0..workers).map(|_| Vec::new()).collect(),
+    };
+    for place in new {
+        match sockets(&place, workers) {
+            Ok(sockets) => {
+                for (own, sockets) in bound.sockets.iter_mut().zip(sockets) {
+                    own.push(sockets);
+                }
+                bound.places.push(place);
+            }
+            // One that cannot be bound, because it is going away, is the wildcard's.
+            Err(_) if place.span.is_none() => {}
+            Err(error) => return Err(failed(&place, &error)),
+        }
+    }
+    Ok(bound)
+}
+
+fn sockets(place: &Place, workers: usize) -> Result<Vec<ListenerSockets>, BindError> {
+    let one = |_| {
+        Ok(ListenerSockets {
+            listener: place.listener,
+            udp: Some(port::bind_udp(place.address)?),
+            // Streams name their own address, so the wildcard's socket does for all.
+            tcp: place.span.map(|_| port::bind_tcp(place.address)).transpose()?,
+        })
+    };
+    (0..workers).map(one).collect()
+}
+
+fn failed(place: &Place, error: &BindError) -> Diagnostic {
+    match place.span {
+        Some(span) => Diagnostic::setup(span, error.to_string()),
+        None => Diagnostic::placeless(error.to_string()),
+    }
+}

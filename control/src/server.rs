@@ -1,0 +1,305 @@
+//! The running server, which can be given another configuration.
+//!
+//! ```text
+//!   Corefile ──> prepare: compile, begin new sources, bind new sockets ──> Prepared      nothing changed yet;
+//!                                                                              │          dropped, nothing was
+//!                ┌─────────────────────────────────────────────────────────────┘
+//!                └──> use_it: drain what goes ──> swap ──> serve what is new ──> let go of what nobody reads
+//! ```
+//!
+//! The start is the same: the first configuration is given to a server that serves nothing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use nodens_engine::snapshot::{Published, ZoneId};
+use nodens_engine::worker::Command;
+use nodens_engine::zone::trie::NameHash;
+
+use crate::admin::{self, PluginEnabled, Readiness, Shown};
+use crate::args::Options;
+use crate::compile::{Address, Compiled, compile};
+use crate::corefile::settings::{Corefile, Monitor};
+use crate::crew::Crew;
+use crate::endpoints::{self, Admin, Endpoints};
+use crate::listeners::{self, Bound, Place};
+use crate::numbers::Numbers;
+use crate::output;
+use crate::publish::Publisher;
+use crate::querylog::Writer;
+use crate::random::random;
+use crate::sources::{self, Means, Source};
+use crate::workers::{choose_port, count};
+
+/// How long a new configuration waits for sources that have not been read yet.
+const SYNC_MAX: Duration = Duration::from_secs(5);
+
+/// How long the server waits for workers and tasks to let go of what was replaced. Batches are short, so this is only
+/// for the case that it is never.
+const LET_GO_MAX: Duration = Duration::from_secs(5);
+
+/// The running server.
+#[derive(Debug)]
+pub struct Server {
+    crew: Crew,
+    means: Means,
+    numbers: Numbers,
+    places: Vec<Place>,
+    sources: Vec<Source>,
+    endpoints: Endpoints,
+    admin: Admin,
+    writer: Option<Writer>,
+    lameduck: Duration,
+}
+
+/// A configuration that could be used: all that it needs is there.
+#[derive(Debug)]
+pub struct Prepared {
+    corefile: Corefile,
+    compiled: Compiled,
+    numbers: Numbers,
+    /// Those that do not run already.
+    sources: Vec<Source>,
+    bound: Bound,
+    endpoints: endpoints::Next,
+}
+
+impl Prepared {
+    /// `zone:port`, one for each zone of each address.
+    pub fn start_lines(&self) -> &[String] {
+        &self.compiled.start_lines
+    }
+}
+
+impl Server {
+    /// A server that serves nothing yet. To be called within the runtime.
+    ///
+    /// # Errors
+    /// Its threads cannot be had.
+    pub fn start(options: &Options) -> anyhow::Result<Self> {
+        let hash = NameHash::new(random());
+        let published = Arc::new(Published::default());
+        let kind = choose_port(options.io)?;
+        let crew = Crew::start(kind, count(options.workers.map(usize::from)), &hash, &published)?;
+        let metrics = admin::Metrics {
+            build: build(),
+            workers: crew.stats.clone(),
+            ports: crew.ports.clone(),
+            ..admin::Metrics::default()
+        };
+        let means = Means {
+            hash,
+            publisher: Arc::new(Publisher::new(published)),
+            hosts: Arc::clone(&metrics.hosts),
+        };
+        let readiness = Readiness::new(Vec::new(), Monitor::UntilReady, output::log("plugin/ready"));
+        Ok(Self {
+            crew,
+            means,
+            numbers: Numbers::default(),
+            places: Vec::new(),
+            sources: Vec::new(),
+            endpoints: Endpoints::default(),
+            admin: Admin {
+                metrics: Arc::new(metrics),
+                readiness: Arc::new(readiness),
+            },
+            writer: None,
+            lameduck: Duration::ZERO,
+        })
+    }
+
+    /// What the endpoints show.
+    pub fn admin(&self) -> &Admin {
+        &self.admin
+    }
+
+    /// How long a final stop waits while everything goes on.
+    pub fn lameduck(&self) -> Duration {
+        self.lameduck
+    }
+
+    /// Whether a worker has ended, which none should.
+    pub fn is_broken(&self) -> bool {
+        self.crew.is_broken()
+    }
+
+    /// Gets all that a configuration needs; what runs is left as it is. A configuration that replaces another one waits
+    /// for its new sources, within limits.
+    ///
+    /// # Errors
+    /// All that is wrong with it, drawn.
+    pub async fn prepare(&self, corefile: Corefile) -> anyhow::Result<Prepared> {
+        let mut numbers = self.numbers.next();
+        let running: HashSet<ZoneId> = self.sources.iter().flat_map(Source::zones).copied().collect();
+        let means = self.means.clone();
+        // Reading and parsing files takes a while; signals are heard meanwhile.
+        let begun = tokio::task::spawn_blocking(move || {
+            let compiled = compile(&corefile, &means.hash, &mut numbers).map_err(|errors| corefile.refused(&errors))?;
+            let runs = |zones: &[ZoneId]| zones.iter().all(|zone| running.contains(zone));
+            match sources::begin(&compiled, &means, runs) {
+                Ok(sources) => Ok((corefile, compiled, numbers, sources)),
+                Err(errors) => {
+                    let new: Vec<_> = numbers.used_zones().filter(|zone| !running.contains(zone)).collect();
+                    means.publisher.forget(&new);
+                    Err(corefile.refused(&errors))
+                }
+            }
+        });
+        let (corefile, compiled, numbers, sources) = begun.await.context("the configuration could not be read")??;
+        if !self.places.is_empty() {
+            sources::synced(&sources, SYNC_MAX).await;
+        }
+        let places = listeners::places(&compiled.listeners);
+        let bound = listeners::bind(places, &self.places, self.crew.len());
+        let bound = bound.and_then(|bound| Ok((bound, self.endpoints.bind(&corefile)?)));
+        match bound {
+            Ok((bound, endpoints)) => Ok(Prepared {
+                corefile,
+                compiled,
+                numbers,
+                sources,
+                bound,
+                endpoints,
+            }),
+            Err(error) => {
+                let zones: Vec<_> = sources.iter().flat_map(Source::zones).copied().collect();
+                wait_until(&sources.into_iter().map(Source::end).collect::<Vec<_>>());
+                self.means.publisher.forget(&zones);
+                Err(corefile.refused(&[error]))
+            }
+        }
+    }
+
+    /// Uses a configuration in place of the one in use. Nothing here fails: what may was done before.
+    pub fn use_it(&mut self, prepared: Prepared) {
+        let Prepared {
+            corefile,
+            compiled,
+            numbers,
+            sources,
+            bound,
+            endpoints,
+        } = prepared;
+        for warning in &corefile.warnings {
+            output::warning(&warning.headline(&corefile.sources));
+        }
+        for notice in &compiled.notices {
+            output::warning(notice);
+        }
+        self.count(&numbers);
+        self.log(&compiled, &numbers);
+
+        // 1. What goes: what stands in its sockets is answered as before.
+        if !bound.retired.is_empty() {
+            let retire = || Command::Retire(bound.retired.clone());
+            self.tell(std::iter::repeat_with(retire));
+        }
+        // 2. The swap.
+        self.means.publisher.config(compiled.config);
+        // 3. What comes.
+        if bound.sockets.iter().any(|sockets| !sockets.is_empty()) {
+            self.tell(bound.sockets.into_iter().map(Command::Listen));
+        }
+        self.places = bound.places;
+        let used: HashSet<ZoneId> = numbers.used_zones().collect();
+        let all = std::mem::take(&mut self.sources).into_iter();
+        let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|own| own.zones().iter().all(|zone| used.contains(zone)));
+        // Who reloads wants to see what stands in the files.
+        kept.iter().for_each(Source::look);
+        self.sources = kept;
+        self.sources.extend(sources);
+        self.numbers = numbers;
+        self.show(&corefile, &compiled.listeners, compiled.plugins);
+        self.endpoints.change(endpoints, &self.admin);
+        let lameduck = corefile
+            .blocks
+            .iter()
+            .filter_map(|block| Some(block.health.as_ref()?.lameduck));
+        self.lameduck = lameduck.max().unwrap_or_default();
+
+        // 4. What nobody reads any more.
+        wait_until(&gone.into_iter().map(Source::end).collect::<Vec<_>>());
+        wait_until(&[|| !self.means.publisher.is_config_read()]);
+        let gone = self.numbers.let_go();
+        self.means.publisher.forget(&gone.zones);
+        for port in &self.crew.ports {
+            port.forget(&gone.listeners);
+        }
+    }
+
+    /// Answers what stands in the sockets and streams, and ends.
+    pub fn drain(self) {
+        self.crew.drain();
+    }
+
+    fn tell(&self, commands: impl IntoIterator<Item = Command>) {
+        if let Err(error) = self.crew.tell(commands) {
+            output::error(&format!("not every worker follows the new configuration: {error}"));
+        }
+    }
+
+    /// Makes the counters that a configuration has and the one before had not.
+    fn count(&self, numbers: &Numbers) {
+        for stats in &self.crew.stats {
+            stats.series.grow(numbers.series_len());
+            // Nobody counts there since the configuration that did is gone.
+            numbers.new_series().for_each(|at| stats.series.clear(at as usize));
+        }
+    }
+
+    /// Gives the log its formats, and the workers a log where there was none.
+    fn log(&mut self, compiled: &Compiled, numbers: &Numbers) {
+        let mut plans = compiled.config.plans.iter();
+        if self.writer.is_none() && plans.any(|plan| plan.errors || !plan.log.is_empty()) {
+            match Writer::start(self.crew.len()) {
+                Ok((writer, queues)) => {
+                    self.tell(queues.into_iter().map(Command::Log));
+                    self.writer = Some(writer);
+                }
+                Err(error) => output::error(&format!("queries are not logged, since no thread can be had: {error}")),
+            }
+        }
+        if let Some(writer) = &self.writer {
+            writer.use_formats(numbers.all_formats());
+        }
+    }
+
+    /// Has the endpoints show what is in use now.
+    fn show(&self, corefile: &Corefile, listeners: &[Address], plugins: Vec<PluginEnabled>) {
+        let Admin { metrics, readiness } = &self.admin;
+        let listeners = listeners.iter().map(|address| (address.id, address.label.clone()));
+        metrics.shown.store(Arc::new(Shown {
+            listeners: listeners.collect(),
+            series: self.numbers.series_labels(),
+            plugins,
+            etcd: self.sources.iter().filter_map(|source| source.etcd.clone()).collect(),
+        }));
+        let monitors = corefile
+            .blocks
+            .iter()
+            .filter_map(|block| Some(block.ready.as_ref()?.monitor));
+        let reporters = self.sources.iter().filter_map(|source| source.reporter.clone());
+        // The setting of the block that comes last counts for all.
+        readiness.ask_of(reporters.collect(), monitors.last().unwrap_or(Monitor::UntilReady));
+    }
+}
+
+/// Waits until all of it holds, for a bounded time.
+fn wait_until(all: &[impl Fn() -> bool]) {
+    const LOOK_EVERY: Duration = Duration::from_millis(1);
+    let end = Instant::now() + LET_GO_MAX;
+    while !all.iter().all(|one| one()) && Instant::now() < end {
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn build() -> admin::Build {
+    admin::Build {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        revision: env!("NODENS_COMMIT").to_owned(),
+        compiler: env!("NODENS_COMPILER").to_owned(),
+    }
+}

@@ -1,0 +1,200 @@
+//! What fills zones, as the running server keeps it: begun, followed, asked to look again, ended.
+//!
+//! A kind of source is a function here that begins it and a line in [`begin`]; its settings are a
+//! [`SourceKey`](crate::numbers::SourceKey). It publishes from the task given to [`Source::follow`] alone, so that nothing
+//! is published once that task has ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nodens_engine::services::ServiceTree;
+use nodens_engine::snapshot::ZoneId;
+use nodens_engine::zone::Zone;
+use nodens_engine::zone::trie::NameHash;
+use nodens_sources::etcd;
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{EtcdMetrics, HostsMetrics, Reporter};
+use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource};
+use crate::corefile::Diagnostic;
+use crate::files::{FileZone, HostsFile};
+use crate::output;
+use crate::publish::Publisher;
+use crate::rebuild::{EtcdZone, Rebuild, start_serial};
+
+/// Messages of an etcd source that wait to be applied.
+const MESSAGES_MAX: usize = 4;
+
+/// What all sources are begun with.
+#[derive(Clone, Debug)]
+pub struct Means {
+    /// Of names.
+    pub hash: NameHash,
+    /// Where zones are published.
+    pub publisher: Arc<Publisher>,
+    /// What is counted of hosts files.
+    pub hosts: Arc<HostsMetrics>,
+}
+
+/// A source that has been begun. Dropped, it ends.
+#[derive(Debug)]
+pub struct Source {
+    zones: Vec<ZoneId>,
+    /// Each of its zones: whether it has been read.
+    synced: Vec<Arc<AtomicBool>>,
+    /// It is to look at its files now.
+    asked: Arc<Notify>,
+    task: JoinHandle<()>,
+    /// Shown of a stanza of `etcd`.
+    pub etcd: Option<EtcdMetrics>,
+    /// Asked by `ready`.
+    pub reporter: Option<Arc<Reporter>>,
+}
+
+impl Source {
+    /// One that is true to its files or server as long as `task` runs.
+    fn follow(zones: Vec<ZoneId>, asked: Arc<Notify>, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            zones,
+            synced: Vec::new(),
+            asked,
+            task: tokio::spawn(task),
+            etcd: None,
+            reporter: None,
+        }
+    }
+
+    /// The zones that it fills.
+    pub fn zones(&self) -> &[ZoneId] {
+        &self.zones
+    }
+
+    /// Each of its zones has been read.
+    pub fn is_synced(&self) -> bool {
+        self.synced.iter().all(|zone| zone.load(Ordering::Acquire))
+    }
+
+    /// Has it look now at what it looks at every now and then.
+    pub fn look(&self) {
+        self.asked.notify_one();
+    }
+
+    /// Ends it; what is returned publishes nothing more once it is finished.
+    pub fn end(self) -> impl Fn() -> bool {
+        self.task.abort();
+        let task = self.task.abort_handle();
+        move || task.is_finished()
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Begins the sources of a configuration, but those that `runs` is true of. Those of files have been read then; nothing
+/// that was asked for in vain is left running.
+///
+/// # Errors
+/// What keeps the configuration from being used.
+pub fn begin(
+    compiled: &Compiled,
+    means: &Means,
+    runs: impl Fn(&[ZoneId]) -> bool,
+) -> Result<Vec<Source>, Vec<Diagnostic>> {
+    let mut sources = Vec::new();
+    let mut errors = Vec::new();
+    for source in compiled.files.iter().filter(|source| !runs(&[source.id])) {
+        match file(source, means) {
+            Ok(source) => sources.push(source),
+            Err(error) => errors.push(error),
+        }
+    }
+    let new = compiled.hosts.iter().filter(|source| !runs(&[source.id]));
+    sources.extend(new.map(|source| hosts(source, means)));
+    let new = compiled.etcd.iter().filter(|source| !runs(&source.zones));
+    sources.extend(new.map(|source| etcd(source, means)));
+    if errors.is_empty() { Ok(sources) } else { Err(errors) }
+}
+
+fn file(source: &FileSource, means: &Means) -> Result<Source, Diagnostic> {
+    let mut zone = FileZone::new(source.clone(), means.hash.clone());
+    zone.start(&means.publisher)
+        .map_err(|error| Diagnostic::setup(source.settings.db_file_span, format!("plugin/file: {error}")))?;
+    let asked = Arc::new(Notify::new());
+    let task = zone.follow(Arc::clone(&means.publisher), Arc::clone(&asked));
+    Ok(Source::follow(vec![source.id], asked, task))
+}
+
+fn hosts(source: &HostsSource, means: &Means) -> Source {
+    let metrics = Arc::clone(&means.hosts);
+    let news = Arc::new(move |file: &str, entries, modified| metrics.loaded(file, entries, modified));
+    let mut hosts = HostsFile::new(source.clone(), means.hash.clone(), news);
+    hosts.start(&means.publisher);
+    let asked = Arc::new(Notify::new());
+    let task = hosts.follow(Arc::clone(&means.publisher), Arc::clone(&asked));
+    Source::follow(vec![source.id], asked, task)
+}
+
+/// Its zones begin unsynced.
+fn etcd(source: &EtcdSource, means: &Means) -> Source {
+    let EtcdSource { settings, zones } = source;
+    let serial = start_serial();
+    let trees: Vec<EtcdZone> = settings
+        .zones
+        .iter()
+        .zip(zones)
+        .map(|(zone, &id)| {
+            let tree = ServiceTree::unsynced(zone.as_name(), serial, means.hash.clone());
+            means.publisher.zone(id, Zone::Services(tree.clone()));
+            EtcdZone {
+                id,
+                own_key: etcd::keys_of_zone(&settings.path, zone.as_name()),
+                tree,
+                synced: Arc::default(),
+            }
+        })
+        .collect();
+    let synced: Vec<_> = trees.iter().map(|zone| Arc::clone(&zone.synced)).collect();
+    let status = Arc::new(etcd::Status::default());
+    let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+    let bounds = (settings.min_lease_ttl, settings.max_lease_ttl);
+    let rebuild = Rebuild::new(trees, bounds, Arc::clone(&means.publisher), Arc::clone(&status));
+    let log = output::log("plugin/etcd");
+    let reading = etcd::run(
+        settings.clone(),
+        sender,
+        Arc::clone(&status),
+        log,
+        CancellationToken::new(),
+    );
+    let task = async move {
+        tokio::join!(reading, rebuild.run(receiver));
+    };
+    let own = synced.clone();
+    let reporter = Reporter::new("etcd", move || own.iter().all(|zone| zone.load(Ordering::Acquire)));
+    let mut source = Source::follow(zones.clone(), Arc::default(), task);
+    source.synced = synced;
+    source.etcd = Some(EtcdMetrics {
+        path: settings.path.clone(),
+        status,
+    });
+    source.reporter = Some(Arc::new(reporter));
+    source
+}
+
+/// Waits until all have been read, no longer than `patience`.
+pub async fn synced(sources: &[Source], patience: Duration) {
+    const LOOK_EVERY: Duration = Duration::from_millis(5);
+    let all = async {
+        while !sources.iter().all(Source::is_synced) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    // What has not been read by then answers SERVFAIL until it is.
+    let _ = tokio::time::timeout(patience, all).await;
+}
