@@ -100,6 +100,7 @@ impl World {
             routes,
             dropped: 1,
             any_class: false,
+            debug: false,
         };
         let responder = Responder::new(1, hash(), Arc::new(WorkerStats::new(2)), None);
         let data = Data::default().with(ZoneId(0), Zone::Services(tree(services)));

@@ -3,10 +3,14 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use nodens_engine::io::{ListenerId, interface_addresses, wildcard};
 use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::view::View;
-use nodens_engine::plan::{Cidr, Clients, Hosts, LoadBalance, Plan, Source, Step, Transfer, ZoneMap};
+use nodens_engine::plan::{
+    Acl, AclAction, AclLine, AclStanza, Chaos, Cidr, Clients, Header, Hosts, LoadBalance, Local, Nets, Plan, Source,
+    Step, Transfer, ZoneMap,
+};
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::zone::trie::NameHash;
 use nodens_sources::etcd;
@@ -134,6 +138,8 @@ impl Compiler<'_> {
         let plugins = plugins(block);
         self.out.config.plans.push(plan);
         let places = self.places(block);
+        let acl_zones = acl_zones(block);
+        let mut acl_counters = Vec::new();
         for key in &block.keys {
             for place in &places {
                 let socket = match place.address {
@@ -157,17 +163,33 @@ impl Compiler<'_> {
                 self.out
                     .plugins
                     .extend(plugins.iter().map(|&name| enabled(&series, name)));
+                let of_acl = acl_zones.iter().map(|zone| {
+                    self.numbers.series(SeriesLabels {
+                        zone: zone.to_string(),
+                        ..series.clone()
+                    })
+                });
+                let of_acl = of_acl.collect();
                 let route = Route {
                     plan: plan_at,
                     series: self.numbers.series(series),
                 };
+                acl_counters.push((route.series, of_acl));
                 self.route(usize::from(listener.0), key, route, block.view.is_some());
+                let listener = &mut self.out.config.listeners[usize::from(listener.0)];
+                listener.any_class |= block.chaos.is_some();
+                listener.debug |= block.debug;
                 let on = if place.is_bound {
                     format!(" on {}", place.address)
                 } else {
                     String::new()
                 };
                 self.out.start_lines.push(format!("{}:{}{on}", key.zone, key.port));
+            }
+        }
+        for step in &mut self.out.config.plans[plan_at as usize].steps {
+            if let Step::Acl(acl) = step {
+                acl.counters = acl_counters.split_off(0).into();
             }
         }
     }
@@ -212,6 +234,7 @@ impl Compiler<'_> {
                 routes,
                 dropped: u32::MAX,
                 any_class: false,
+                debug: false,
             });
         }
         self.out.config.listeners[at].dropped = dropped;
@@ -308,15 +331,36 @@ impl Compiler<'_> {
     /// The steps of a block, in the order of execution.
     fn plan(&mut self, block: &ServerBlock) -> Plan {
         let mut steps = Vec::new();
+        if let Some(settings::Local { localhost_prefix }) = block.local {
+            steps.push(Step::Local(Local { localhost_prefix }));
+        }
+        if block.any {
+            steps.push(Step::Any);
+        }
+        if let Some(settings::Chaos { version, authors }) = &block.chaos {
+            steps.push(Step::Chaos(Chaos {
+                version: txt(version),
+                host: txt(&host_name()),
+                authors: authors.iter().map(|author| txt(author)).collect(),
+            }));
+        }
         if let Some(settings::LoadBalance::RoundRobin { prefer }) = &block.loadbalance {
-            let prefer = prefer
-                .iter()
-                .map(|net| Cidr {
-                    address: net.addr(),
-                    prefix: net.prefix_len(),
-                })
-                .collect();
+            let prefer = prefer.iter().map(cidr).collect();
             steps.push(Step::LoadBalance(LoadBalance { prefer }));
+        }
+        if !block.acl.is_empty() {
+            steps.push(Step::Acl(self.acl(block)));
+        }
+        if let Some(settings::Header { query, response }) = block.header {
+            steps.push(Step::Header(Header {
+                query_rd: query.rd,
+                aa: response.aa,
+                ra: response.ra,
+                rd: response.rd,
+            }));
+        }
+        if block.minimal {
+            steps.push(Step::Minimal);
         }
         if !block.transfer.is_empty() {
             let mut stanzas = self.map();
@@ -375,6 +419,31 @@ impl Compiler<'_> {
                 conditions: view.conditions.as_slice().into(),
             }),
             metadata: block.metadata.as_deref().map(|zones| self.set(zones)),
+            udp_size: block.bufsize,
+            nsid: block.nsid.as_ref().map(|nsid| match &nsid.data {
+                Some(data) => data.as_slice().into(),
+                None => host_name().into_bytes().into(),
+            }),
+            passes_on: block.cancel.is_some(),
+        }
+    }
+
+    fn acl(&self, block: &ServerBlock) -> Acl {
+        let counted = acl_zones(block);
+        let stanza = |stanza: &settings::Acl| {
+            let mut zones = self.map();
+            for zone in &stanza.zones {
+                let at = counted.iter().position(|other| *other == zone).unwrap_or_default();
+                zones.entry(zone, || at as u32);
+            }
+            AclStanza {
+                zones,
+                lines: stanza.lines.iter().map(acl_line).collect(),
+            }
+        };
+        Acl {
+            stanzas: block.acl.iter().map(stanza).collect(),
+            counters: Box::default(),
         }
     }
 
@@ -487,6 +556,48 @@ fn notify(block: &ServerBlock, zone: &NameBuf) -> Option<Notify> {
     })
 }
 
+/// The zones of a block's `acl` stanzas, each once.
+fn acl_zones(block: &ServerBlock) -> Vec<&NameBuf> {
+    let mut zones: Vec<_> = block.acl.iter().flat_map(|stanza| &stanza.zones).collect();
+    zones.sort_unstable();
+    zones.dedup();
+    zones
+}
+
+fn acl_line(line: &settings::AclLine) -> AclLine {
+    let types = line.types.clone().map(|mut types| {
+        types.sort_unstable();
+        types.into()
+    });
+    AclLine {
+        action: match line.action {
+            settings::AclAction::Allow => AclAction::Allow,
+            settings::AclAction::Block => AclAction::Block,
+            settings::AclAction::Filter => AclAction::Filter,
+            settings::AclAction::Drop => AclAction::Drop,
+        },
+        types,
+        nets: line.nets.as_ref().map(|nets| Nets::new(nets.iter().map(cidr))),
+    }
+}
+
+fn cidr(net: &IpNet) -> Cidr {
+    Cidr {
+        address: net.addr(),
+        prefix: net.prefix_len(),
+    }
+}
+
+/// The rdata of a TXT record of one string, which has at most 255 bytes.
+fn txt(text: &str) -> Box<[u8]> {
+    let text = &text.as_bytes()[..text.len().min(255)];
+    [&[text.len() as u8], text].concat().into()
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 fn enabled(series: &SeriesLabels, name: &'static str) -> PluginEnabled {
     let SeriesLabels { server, zone, view } = series.clone();
     PluginEnabled {
@@ -501,10 +612,19 @@ fn enabled(series: &SeriesLabels, name: &'static str) -> PluginEnabled {
 fn plugins(block: &ServerBlock) -> Vec<&'static str> {
     let all = [
         (block.metadata.is_some(), "metadata"),
+        (block.cancel.is_some(), "cancel"),
+        (block.nsid.is_some(), "nsid"),
+        (block.bufsize.is_some(), "bufsize"),
         (block.prometheus.is_some(), "prometheus"),
         (block.errors.is_some(), "errors"),
         (!block.log.is_empty(), "log"),
+        (block.local.is_some(), "local"),
+        (block.any, "any"),
+        (block.chaos.is_some(), "chaos"),
         (block.loadbalance.is_some(), "loadbalance"),
+        (!block.acl.is_empty(), "acl"),
+        (block.header.is_some(), "header"),
+        (block.minimal, "minimal"),
         (!block.transfer.is_empty(), "transfer"),
         (block.hosts.is_some(), "hosts"),
         (!block.file.is_empty(), "file"),

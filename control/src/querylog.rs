@@ -109,13 +109,14 @@ fn error_line(entry: &LogEntry, out: &mut String) -> std::fmt::Result {
     let Some(reason) = &entry.reason else { return Ok(()) };
     // What a plugin answered itself is no error of the server: CoreDNS shows 0.
     let code = match reason {
-        Reason::NoNext(_) | Reason::Panic | Reason::Dname => entry.rcode.0,
-        Reason::Unsynced(step) if step.as_str() == "file" => entry.rcode.0,
-        Reason::Unsynced(_) | Reason::BadValues { .. } | Reason::NsHost(_) => 0,
+        Reason::NoNext(_) | Reason::Panic | Reason::Dname => entry.rcode,
+        Reason::Unsynced(step) if step.as_str() == "file" => entry.rcode,
+        Reason::Unsynced(_) | Reason::BadValues { .. } | Reason::NsHost(_) => None,
     };
+    let code = code.map_or(0, |rcode| rcode.0);
     write!(out, "[ERROR] plugin/errors: {code} {} {}: ", entry.name, entry.rtype)?;
     match reason {
-        Reason::NoNext(step) => write!(out, "plugin/{}: no next plugin found", step.as_str())?,
+        Reason::NoNext(name) => write!(out, "plugin/{name}: no next plugin found")?,
         Reason::Unsynced(step) => write!(out, "plugin/{}: the zone has not been read yet", step.as_str())?,
         Reason::BadValues { zone, key } => {
             write!(
@@ -152,9 +153,13 @@ fn query_line(format: &LogFormat, entry: &LogEntry, out: &mut String) -> std::fm
                 None => write!(out, "[::]")?,
             },
             LogPiece::Size => write!(out, "{}", entry.size)?,
-            LogPiece::Rcode => write!(out, "{}", entry.rcode)?,
+            LogPiece::Rcode => match entry.rcode {
+                Some(rcode) => write!(out, "{rcode}")?,
+                None => write!(out, "-")?,
+            },
             LogPiece::ReplySize => write!(out, "{}", entry.reply_size)?,
             LogPiece::Duration => write!(out, "{}s", Duration::from_nanos(entry.duration_nanos).as_secs_f64())?,
+            LogPiece::ReplyFlags if entry.rcode.is_none() => write!(out, "-")?,
             LogPiece::ReplyFlags => flags(entry, out)?,
             LogPiece::Id => write!(out, "{}", entry.id)?,
             LogPiece::Opcode => write!(out, "{}", entry.opcode.0)?,

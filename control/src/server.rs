@@ -31,7 +31,7 @@ use crate::publish::Publisher;
 use crate::querylog::Writer;
 use crate::random::random;
 use crate::sources::{self, Means, Source};
-use crate::workers::{choose_port, count};
+use crate::workers::{choose_port, count, sockets_not_made};
 
 /// How long a new configuration waits for sources that have not been read yet.
 const SYNC_MAX: Duration = Duration::from_secs(5);
@@ -184,6 +184,9 @@ impl Server {
             endpoints,
         } = prepared;
         for warning in &corefile.warnings {
+            output::warning(&warning.headline(&corefile.sources));
+        }
+        for warning in sockets_not_made(&corefile.blocks, self.crew.len()) {
             output::warning(&warning.headline(&corefile.sources));
         }
         for notice in &compiled.notices {

@@ -9,6 +9,8 @@ use nodens_engine::io::{PortKind, probe_uring};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::args::Io;
+use crate::corefile::Diagnostic;
+use crate::corefile::settings::{MultiSocket, ServerBlock};
 use crate::output;
 
 /// The port for a choice. Where the kernel denies what was not asked for by name, that is said once.
@@ -74,6 +76,19 @@ fn quota() -> Option<usize> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (usize, usize) = (quota.parse().ok()?, period.parse().ok()?);
     Some(quota.div_ceil(period.max(1)))
+}
+
+/// What `multisocket` asks for and does not get: every worker has a socket of its own on every address, and there are
+/// no others.
+pub fn sockets_not_made(blocks: &[ServerBlock], workers: usize) -> impl Iterator<Item = Diagnostic> {
+    let asked = blocks.iter().filter_map(|block| block.multisocket);
+    asked.filter_map(move |MultiSocket { count, span }| {
+        let count = count.filter(|&count| usize::from(count) > workers)?;
+        let text = format!(
+            "plugin/multisocket: each address has as many sockets as there are workers, which are {workers}, and not {count}"
+        );
+        Some(Diagnostic::warning(span, text))
+    })
 }
 
 #[cfg(test)]

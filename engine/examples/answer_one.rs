@@ -57,6 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             routes,
             dropped: 0,
             any_class: false,
+            debug: false,
         }],
         plans: vec![Plan {
             steps: [step].into(),

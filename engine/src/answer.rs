@@ -3,7 +3,7 @@
 //! Steps add picks and never bytes; [`encode`](crate::encode) alone turns them into a message. Memory is kept from
 //! query to query, so that answering allocates nothing once warm.
 
-use nodens_wire::{NameBuf, Rcode, Rtype, Section};
+use nodens_wire::{NameBuf, Rclass, Rcode, Rtype, Section};
 
 use crate::encode::{Prepared, Template};
 use crate::plan::StepName;
@@ -82,8 +82,8 @@ pub(crate) struct Pending<'z> {
 /// Why there is no answer, for the `errors` log and EDE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The question went past the last step of the plan.
-    NoNext(StepName),
+    /// The question went past the last directive of the block, which is this one.
+    NoNext(&'static str),
     /// The source has not been read yet.
     Unsynced(StepName),
     /// No value at this key or below it parses.
@@ -108,6 +108,19 @@ pub(crate) struct Tail<'z> {
     pub(crate) template: &'z Template,
     /// Bytes of the question's name in front of the zone's.
     pub(crate) apex_at: usize,
+}
+
+/// What steps say about the reply beside what was found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Extras {
+    /// RA.
+    pub(crate) ra: bool,
+    /// RD, where it is not to be the query's.
+    pub(crate) rd: Option<bool>,
+    /// An extended error (RFC 8914).
+    pub(crate) error: Option<u16>,
+    /// There is no reply.
+    pub(crate) is_dropped: bool,
 }
 
 /// What a plan has found. See the module.
@@ -137,6 +150,10 @@ pub(crate) struct Answer<'z> {
     pub(crate) limited: bool,
     /// In place of all that: the whole zone, whose apex the question names.
     pub(crate) transfer: Option<ZoneId>,
+    /// What steps say about the reply. It survives a step that passes the question on after all.
+    pub(crate) extras: Extras,
+    /// The class of the records.
+    pub(crate) rclass: Rclass,
     /// What belongs to the question that this one was asked for.
     base: Base,
 }
@@ -156,6 +173,7 @@ pub(crate) struct Outer<'z> {
     authority: Option<Tail<'z>>,
     by: Option<StepName>,
     reason: Option<Reason>,
+    extras: Extras,
     base: Base,
 }
 
@@ -199,6 +217,8 @@ impl<'z> Answer<'z> {
             reason: None,
             limited: false,
             transfer: None,
+            extras: Extras::default(),
+            rclass: Rclass::IN,
             base: Base::default(),
         }
     }
@@ -211,6 +231,7 @@ impl<'z> Answer<'z> {
             authority: self.authority.take(),
             by: self.by.take(),
             reason: self.reason.take(),
+            extras: std::mem::take(&mut self.extras),
             base: self.base,
         };
         self.base = Base {
@@ -270,6 +291,7 @@ impl<'z> Answer<'z> {
         self.aa = outer.aa;
         self.authority = outer.authority;
         self.by = outer.by;
+        self.extras = outer.extras;
         self.base = outer.base;
         count
     }
@@ -303,6 +325,8 @@ impl<'z> Answer<'z> {
         self.made.clear();
         self.limited = false;
         self.transfer = None;
+        self.extras = Extras::default();
+        self.rclass = Rclass::IN;
         self.clear();
     }
 

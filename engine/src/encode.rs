@@ -10,30 +10,9 @@ use nodens_wire::{
 };
 
 use crate::answer::{Answer, Owner, Pick, Tail};
+use crate::edns::ReplyOpt;
 use crate::zone::absolute::absolute;
 use crate::zone::small::Small;
-
-/// Most EDNS options of a reply.
-pub(crate) const OPTIONS_MAX: usize = 4;
-
-/// Our side of EDNS: what the OPT of the reply says.
-#[derive(Clone, Debug)]
-pub(crate) struct ReplyOpt {
-    /// The largest UDP message that we take.
-    pub(crate) udp_size: u16,
-    /// Copied from the query.
-    pub(crate) dnssec_ok: bool,
-    /// Code and value of each option.
-    pub(crate) options: arrayvec::ArrayVec<(u16, arrayvec::ArrayVec<u8, 8>), OPTIONS_MAX>,
-}
-
-impl ReplyOpt {
-    fn len(&self) -> usize {
-        self.options.iter().fold(edns::OPT_LEN, |len, (_, value)| {
-            len + edns::OPTION_HEAD_LEN + value.len()
-        })
-    }
-}
 
 /// What was written.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,10 +38,11 @@ pub(crate) fn write(
     room: &mut [u8],
     names: &mut Compressor,
 ) -> Written {
-    let flags = query
-        .flags
-        .reply()
+    let flags = query.flags.reply();
+    let flags = answer.extras.rd.map_or(flags, |rd| flags.with_rd(rd));
+    let flags = flags
         .with_aa(answer.aa)
+        .with_ra(answer.extras.ra)
         .with_rcode(answer.rcode)
         .with_tc(cut);
     if let Some(written) = copy(query, answer, flags, opt, limit, room) {
@@ -80,9 +60,8 @@ pub(crate) fn write(
     out.set_flags(flags);
     if let Some(opt) = opt {
         out.release(opt_len);
-        let options = opt.options.iter().map(|(code, value)| (*code, &value[..]));
         // The room was reserved.
-        let _ = out.opt(opt.udp_size, answer.rcode, opt.dnssec_ok, options);
+        let _ = out.opt(opt.udp_size, answer.rcode, opt.dnssec_ok, opt.all_options());
     }
     let flags = out.flags().0;
     Written {
@@ -104,7 +83,7 @@ fn copy(
     limit: usize,
     room: &mut [u8],
 ) -> Option<Written> {
-    if !answer.sections.iter().all(Vec::is_empty) || opt.is_some_and(|opt| !opt.options.is_empty()) {
+    if !answer.sections.iter().all(Vec::is_empty) || opt.is_some_and(|opt| !opt.is_plain()) {
         return None;
     }
     let none: &[u8] = &[];
@@ -264,9 +243,8 @@ pub(crate) fn part<'z>(
     }
     if let Some(opt) = head.opt {
         out.release(opt_len);
-        let options = opt.options.iter().map(|(code, value)| (*code, &value[..]));
         // The room was reserved.
-        let _ = out.opt(opt.udp_size, head.flags.rcode(), opt.dnssec_ok, options);
+        let _ = out.opt(opt.udp_size, head.flags.rcode(), opt.dnssec_ok, opt.all_options());
     }
     (out.finish(), written)
 }
@@ -373,7 +351,7 @@ fn record(out: &mut Builder<'_>, section: Section, answer: &Answer<'_>, pick: &P
         section,
         owner,
         pick.rtype,
-        Rclass::IN,
+        answer.rclass,
         pick.ttl,
         answer.bytes(pick.rdata),
     )
@@ -555,6 +533,19 @@ struct Shape {
 }
 
 impl Prepared<'_> {
+    /// The same answer, and nothing in ADDITIONAL.
+    pub(crate) fn without_additional(self) -> Self {
+        Self {
+            additional: &[],
+            shape: Shape {
+                additional_count: 0,
+                additional_plain: 0,
+                ..self.shape
+            },
+            ..self
+        }
+    }
+
     /// No section has two records, so there is no order that could be changed.
     pub(crate) fn is_single(&self) -> bool {
         self.shape.answer_count <= 1 && self.shape.additional_count <= 1

@@ -62,6 +62,7 @@ impl Default for World {
             routes,
             dropped: BLOCKS,
             any_class: false,
+            debug: false,
         };
         let stats = Arc::new(WorkerStats::new(BLOCKS as usize + 1));
         Self {
@@ -283,7 +284,6 @@ fn plan<const N: usize>(steps: [Step; N]) -> Plan {
         steps: balance.into_iter().chain(steps).collect(),
         metrics: true,
         errors: true,
-        log: Box::default(),
         ..Plan::default()
     }
 }

@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod answer;
+mod edns;
 mod encode;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -121,8 +121,8 @@ pub struct LogEntry {
     pub dnssec_ok: bool,
     /// What the client can take: 512 without an OPT, 65,535 over TCP.
     pub bufsize: u16,
-    /// How it went.
-    pub rcode: Rcode,
+    /// How it went; `None` where there is no reply.
+    pub rcode: Option<Rcode>,
     /// What that is.
     pub kind: ReplyKind,
     /// The block has metadata for the name.

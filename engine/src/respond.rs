@@ -28,11 +28,11 @@ pub(crate) fn respond<'z>(
     shuffles: bool,
     answer: &mut Answer<'z>,
 ) -> Outcome {
-    answer.by = Some(StepName::File);
     if matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) {
         answer.rcode = Rcode::REFUSED;
         return Outcome::Answered;
     }
+    answer.by = Some(StepName::File);
     answer.aa = true;
     let found = zone.found(node, &asked.folded[..apex_at], asked.rtype);
     if let Found::Exact(node) = found
@@ -79,6 +79,7 @@ impl<'z> Chain<'z> {
         let target = match found {
             Found::Unloaded => {
                 answer.aa = false;
+                answer.by = None;
                 answer.rcode = Rcode::SERVFAIL;
                 answer.reason = Some(Reason::Unsynced(StepName::File));
                 None

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 
 use crate::answer::{Answer, Memory, Reason};
-use crate::encode::{self, ReplyOpt, Written};
+use crate::edns::{UDP_SIZE, reply_opt, udp_limit};
+use crate::encode::{self, Written};
 use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId, UpstreamDatagram};
 use crate::log::{LogEntry, LogQueue, ReplyKind};
 use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
@@ -30,14 +31,12 @@ use crate::services::Entry;
 use crate::services::answer::Scratch;
 use crate::snapshot::{Config, Data, Route};
 use crate::stats::{Observed, Series, WorkerStats};
-use crate::stream::{IDLE, REPLIES_LEN_MAX, Streams, split_frame};
+use crate::stream::{REPLIES_LEN_MAX, Streams, split_frame};
 use crate::time::{Clock, Instant};
 use crate::transfer::{Progress, TRANSFERS_MAX, Transfer};
 use crate::zone::trie::{self, NameHash};
 use crate::zone::{Node, Zone};
 
-/// The UDP size that our OPT offers, in bytes: what passes everywhere without fragments.
-pub const UDP_SIZE: u16 = 1232;
 /// Effects that wait to be carried out; one more is dropped and counted.
 pub const EFFECTS_MAX: usize = 1024;
 const MESSAGE_LEN_MAX: usize = 65_535;
@@ -204,7 +203,7 @@ impl Responder {
             datagram.reply_len = match first {
                 First::Refused(refusal) => refuse(bytes, *refusal, reply),
                 First::Query(query, route, probe) => {
-                    let limit = query.opt.as_ref().map_or(512, |opt| usize::from(opt.udp_size_usable()));
+                    let limit = udp_limit(query, plan(now, *route));
                     let folded = &row[..query.qname.len()];
                     let question = Asking {
                         query,
@@ -260,7 +259,11 @@ impl Responder {
     ) -> usize {
         let Asking { origin, limit, .. } = *asking;
         let written = catch_unwind(AssertUnwindSafe(|| self.answer_into(now, asking, room, answer)));
-        let written = written.unwrap_or_else(|_| {
+        let written = written.unwrap_or_else(|panic| {
+            let listener = now.config.listeners.get(usize::from(origin.listener.0));
+            if listener.is_some_and(|listener| listener.debug) {
+                resume_unwind(panic);
+            }
             // One bad packet must not stop a node's DNS.
             self.stats.panics.add(1);
             if let Some(series) = self.dropped(now, asking.origin) {
@@ -270,13 +273,13 @@ impl Responder {
             answer.reset();
             answer.rcode = Rcode::SERVFAIL;
             answer.reason = Some(Reason::Panic);
-            self.write(asking, room, answer)
+            self.write(now, asking, room, answer)
         });
         let mut len = written.len;
         if !written.whole && limit > room.len() {
             len = 0;
             let mut message = self.take_message();
-            let larger = self.write(asking, &mut message, answer);
+            let larger = self.write(now, asking, &mut message, answer);
             let Origin {
                 listener, peer, local, ..
             } = origin;
@@ -303,14 +306,20 @@ impl Responder {
     ) -> Written {
         answer.reset();
         self.decide(now, asking, true, answer);
-        let written = self.write(asking, room, answer);
+        if answer.extras.is_dropped {
+            return Written {
+                whole: true,
+                ..Written::default()
+            };
+        }
+        let written = self.write(now, asking, room, answer);
         if written.whole || answer.rendered.is_none() {
             return written;
         }
         // Prepared bytes fit whole or not at all; single records can be cut.
         answer.reset();
         self.decide(now, asking, false, answer);
-        self.write(asking, room, answer)
+        self.write(now, asking, room, answer)
     }
 
     /// Finds the answer: refusals in their order, then the plan.
@@ -336,18 +345,26 @@ impl Responder {
             return;
         }
         let plan = route
-            .map(|route| &now.config.plans[route.plan as usize])
-            .filter(|plan| !plan.is_empty());
-        let Some(plan) = plan else {
+            .map(|route| (&now.config.plans[route.plan as usize], route.series))
+            .filter(|(plan, _)| !plan.is_empty());
+        let Some((plan, series)) = plan else {
             answer.rcode = Rcode::REFUSED;
             return;
         };
-        let client = origin.client(query);
-        let mut walk = Walk::new(now, listener, client, &mut self.work.services, &mut self.random);
+        let mut walk = Walk::new(
+            now,
+            listener,
+            origin.client(query),
+            &self.stats,
+            &mut self.work.services,
+            &mut self.random,
+        );
         let asked = Asked {
             name: query.qname,
             folded,
             rtype: query.rtype,
+            rclass: query.rclass,
+            series,
             may_copy,
         };
         walk.answer(plan, asked, probe, 0, answer);
@@ -369,8 +386,9 @@ impl Responder {
         answer.rcode = Rcode::SERVFAIL;
     }
 
-    fn write(&mut self, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
-        let opt = asking.query.opt.as_ref().map(|opt| reply_opt(opt, asking, answer));
+    fn write(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
+        let opt = asking.query.opt.as_ref();
+        let opt = opt.map(|opt| reply_opt(opt, plan(now, asking.route), asking.origin.is_stream, answer));
         // Over a stream there is room for all that was gathered; TC would only bring the client back.
         let cut = answer.limited && !asking.origin.is_stream;
         encode::write(
@@ -457,8 +475,8 @@ impl Responder {
             rclass: query.rclass,
             size: query.len,
             dnssec_ok: client.dnssec_ok(),
-            bufsize: client.bufsize(),
-            rcode: answer.rcode,
+            bufsize: u16::try_from(asking.limit).unwrap_or(u16::MAX),
+            rcode: (!answer.extras.is_dropped).then_some(answer.rcode),
             kind: kind(query, answer),
             has_metadata: plan.metadata.as_ref().is_some_and(|zones| zones.contains(folded)),
             flags: Flags(written.flags),
@@ -642,7 +660,8 @@ impl Responder {
                 if let Some(zone) = answer.transfer.and_then(|id| now.data.shared(id))
                     && let Ok(apex) = Name::from_wire(folded)
                 {
-                    let opt = query.opt.as_ref().map(|opt| reply_opt(opt, &asking, answer));
+                    let opt = query.opt.as_ref();
+                    let opt = opt.map(|opt| reply_opt(opt, plan(now, route), true, answer));
                     transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), &query, opt)));
                 }
                 len
@@ -714,27 +733,8 @@ struct Asking<'a, 'z> {
     limit: usize,
 }
 
-/// Our OPT: never a copy of the client's (RFC 6891 §6.2.3, RFC 7828, RFC 8914).
-fn reply_opt(theirs: &nodens_wire::Opt<'_>, asking: &Asking<'_, '_>, answer: &Answer<'_>) -> ReplyOpt {
-    let mut opt = ReplyOpt {
-        udp_size: UDP_SIZE,
-        dnssec_ok: theirs.dnssec_ok,
-        options: ArrayVec::new(),
-    };
-    if asking.origin.is_stream && theirs.option(edns::KEEPALIVE).is_some() {
-        let tenths = (IDLE.as_millis() / 100) as u16;
-        opt.options
-            .push((edns::KEEPALIVE, tenths.to_be_bytes().into_iter().collect()));
-    }
-    let error = match &answer.reason {
-        Some(Reason::Unsynced(_)) => Some(edns::ede::NOT_READY),
-        _ if answer.rcode == Rcode::REFUSED && asking.route.is_none() => Some(edns::ede::NOT_AUTHORITATIVE),
-        _ => None,
-    };
-    if let Some(code) = error {
-        opt.options.push((edns::EDE, code.to_be_bytes().into_iter().collect()));
-    }
-    opt
+fn plan<'z>(now: &Now<'z>, route: Option<Route>) -> Option<&'z Plan> {
+    Some(&now.config.plans[route?.plan as usize])
 }
 
 /// The short reply to what is no query that could be answered; 0 for none at all.
@@ -777,6 +777,7 @@ fn kind(query: &Query<'_>, answer: &Answer<'_>) -> ReplyKind {
         return ReplyKind::Meta;
     }
     match answer.rcode {
+        _ if answer.extras.is_dropped => ReplyKind::OtherError,
         Rcode::NXDOMAIN if !has_data => ReplyKind::NxDomain,
         Rcode::NOERROR if has_data => ReplyKind::Success,
         Rcode::NOERROR if has_soa => ReplyKind::NoData,

@@ -91,6 +91,8 @@ pub struct Listener {
     pub dropped: u32,
     /// Classes other than IN reach the plans.
     pub any_class: bool,
+    /// A panic while answering is not caught: whoever debugs wants to see it.
+    pub debug: bool,
 }
 
 /// All that the Corefile says to a worker.

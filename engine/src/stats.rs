@@ -153,6 +153,9 @@ pub struct Series {
     pub dnssec_ok: Counter,
     /// By rcode, and by who answered.
     pub responses: [[Counter; PLUGINS]; RCODES],
+    /// What `acl` did, by action. Questions that it let pass are counted with the route's zone, those that it did not
+    /// with the zone of its stanza.
+    pub acl: [Counter; 4],
     /// Panics while answering; counted with the queries that no plan has seen, so once for each server.
     pub panics: Counter,
     /// Answers that a limit cut short; counted likewise.
@@ -182,13 +185,14 @@ impl Series {
             duration,
             dnssec_ok,
             responses,
+            acl,
             panics,
             limited,
         } = self;
         requests.iter().flatten().flatten().for_each(Counter::clear);
         request_size.iter().chain(response_size).for_each(Histogram::clear);
         duration.clear();
-        responses.iter().flatten().for_each(Counter::clear);
+        responses.iter().flatten().chain(acl).for_each(Counter::clear);
         [dnssec_ok, panics, limited].into_iter().for_each(Counter::clear);
     }
 
@@ -216,6 +220,8 @@ pub struct WorkerStats {
     pub panics: CachePadded<Counter>,
     /// Answers that a limit cut short.
     pub gather_limited: Counter,
+    /// Names of the machine itself that `local` answered.
+    pub localhost: Counter,
     /// Log lines that found the queue full.
     pub log_dropped: Counter,
     /// Connections refused or closed for a limit.

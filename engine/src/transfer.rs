@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use nodens_wire::{Compressor, Flags, NameBuf, Query, Rtype};
 
-use crate::encode::{self, Head, Part, ReplyOpt};
+use crate::edns::ReplyOpt;
+use crate::encode::{self, Head, Part};
 use crate::zone::trie::Place;
 use crate::zone::{Node, RecordZone, RrSet, Zone};
 

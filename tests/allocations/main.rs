@@ -7,10 +7,11 @@ mod rebuild;
 
 use hickory_proto::op::Message;
 use nodens_engine::io::{StreamEvent, StreamId};
+use nodens_engine::plan::{Acl, AclAction, AclLine, AclStanza, Cidr, Header, LoadBalance, Local, Nets, Plan, Step};
 use nodens_engine::zone::Zone;
 use nodens_tests::served::{
-    Served, alias, etcd, file, framed, hosts, name, packet, plan, records, service, soa, text_service, tree, unframed,
-    v4,
+    Served, alias, etcd, file, framed, hash, hosts, map, name, packet, plan, records, service, soa, text_service, tree,
+    unframed, v4,
 };
 use nodens_wire::Rtype;
 
@@ -98,6 +99,70 @@ fn world() -> Served {
         vec![Zone::Services(services), Zone::Records(oak), Zone::Records(home)],
         None,
     )
+}
+
+/// Steps that stand before those with data cost no allocation either.
+#[test]
+fn small_steps() {
+    let net = Cidr {
+        address: [127, 0, 0, 0].into(),
+        prefix: 8,
+    };
+    let line = |action, rtype| AclLine {
+        action,
+        types: Some([rtype].into()),
+        nets: Some(Nets::new([net])),
+    };
+    let stanza = AclStanza {
+        zones: map(hash(), ".", 0),
+        lines: [line(AclAction::Block, Rtype::TXT), line(AclAction::Drop, Rtype::MX)].into(),
+    };
+    let steps = [
+        Step::Local(Local { localhost_prefix: true }),
+        Step::Any,
+        Step::LoadBalance(LoadBalance::default()),
+        Step::Acl(Acl {
+            stanzas: [stanza].into(),
+            counters: Box::default(),
+        }),
+        Step::Header(Header {
+            ra: Some(true),
+            ..Header::default()
+        }),
+        Step::Minimal,
+        hosts(".", 0),
+    ];
+    let own = Plan {
+        steps: steps.into(),
+        udp_size: Some(1232),
+        nsid: Some(b"here".as_slice().into()),
+        ..plan(hosts(".", 0))
+    };
+    let home = records(".", [("www.home.example", Rtype::A, vec![192, 0, 2, 5])]);
+    let mut served = Served::new(vec![(".", own)], vec![Zone::Records(home)], None);
+    for (question, answers) in [
+        ("www.home.example. A", Some(1)),
+        ("www.home.example. TXT", Some(0)),
+        ("www.home.example. MX", None),
+        ("a.localhost. AAAA", Some(1)),
+        ("2.0.0.127.in-addr.arpa. PTR", Some(0)),
+        ("www.home.example. ANY", Some(1)),
+    ] {
+        let packets: Vec<Vec<u8>> = (0..BATCH as u16).map(|id| packet(id, question, Some(1232))).collect();
+        let mut rooms = vec![vec![0; 2048]; BATCH];
+        let mut lens = [0; BATCH];
+        for _ in 0..ROUNDS {
+            served.batch(&packets, &mut rooms, &mut lens);
+        }
+        let counted = allocation_counter::measure(|| {
+            for _ in 0..ROUNDS {
+                served.batch(&packets, &mut rooms, &mut lens);
+            }
+        });
+        let reply = (lens[0] > 0).then(|| Message::from_vec(&rooms[0][..lens[0]]).unwrap().answers.len());
+        assert_eq!(reply, answers, "{question}");
+        assert_eq!(counted.count_total, 0, "{question}: {counted:?}");
+    }
 }
 
 /// The reply is the one that the row speaks of.

@@ -11,5 +11,6 @@ mod packaging; // what `make install` puts where, and the unit of systemd
 mod ports; // both back ends against the contract of a port
 mod rebuild; // zones changed step by step against zones built anew
 mod sim; // network, etcd and clock by seed
+mod steps; // the steps before those with data, one by one
 mod tidy; // manifests, crate roots and the file tree
 mod transfers; // whole zones over streams

@@ -106,6 +106,7 @@ pub fn config(blocks: Vec<(&str, Plan)>) -> Config {
             routes,
             dropped,
             any_class: false,
+            debug: false,
         }],
         plans,
     }

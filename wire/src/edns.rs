@@ -45,6 +45,8 @@ pub mod ede {
     pub const NOT_READY: u16 = 14;
     /// The operator of the server blocked the name.
     pub const BLOCKED: u16 = 15;
+    /// The name is one that this client gets no answer for.
+    pub const FILTERED: u16 = 17;
     /// The client may not ask this here.
     pub const PROHIBITED: u16 = 18;
     /// A stale NXDOMAIN was served.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use nodens_engine::plan::view::Condition;
-use nodens_wire::NameBuf;
+use nodens_wire::{NameBuf, Rtype};
 
 use super::diagnostic::{Colour, Diagnostic};
 use super::log_format::LogFormat;
@@ -56,6 +56,30 @@ pub struct ServerBlock {
     pub log: Vec<LogRule>,
     /// `loadbalance`
     pub loadbalance: Option<LoadBalance>,
+    /// `cancel`: the longest that a question may wait for others.
+    pub cancel: Option<Duration>,
+    /// `multisocket`
+    pub multisocket: Option<MultiSocket>,
+    /// `debug`
+    pub debug: bool,
+    /// `pprof`, which has no effect.
+    pub pprof: Option<HttpAddress>,
+    /// `nsid`
+    pub nsid: Option<Nsid>,
+    /// `bufsize`, in bytes.
+    pub bufsize: Option<u16>,
+    /// `local`
+    pub local: Option<Local>,
+    /// `any`
+    pub any: bool,
+    /// `chaos`
+    pub chaos: Option<Chaos>,
+    /// The stanzas of `acl`; the first line that fits decides.
+    pub acl: Vec<Acl>,
+    /// `header`
+    pub header: Option<Header>,
+    /// `minimal`
+    pub minimal: bool,
     /// The stanzas of `transfer`.
     pub transfer: Vec<Transfer>,
     /// `hosts`
@@ -210,6 +234,91 @@ pub struct Transfer {
     pub to: Vec<SocketAddr>,
     /// Where NOTIFY comes from.
     pub source: Option<IpAddr>,
+}
+
+/// `multisocket`
+#[derive(Clone, Copy, Debug)]
+pub struct MultiSocket {
+    /// How many sockets each address is to have; none for as many as there are processors.
+    pub count: Option<u16>,
+    /// The word, or the directive.
+    pub span: Span,
+}
+
+/// `nsid`
+#[derive(Clone, Debug)]
+pub struct Nsid {
+    /// The server's name for itself; none for that of the host.
+    pub data: Option<Vec<u8>>,
+}
+
+/// `local`
+#[derive(Clone, Copy, Debug)]
+pub struct Local {
+    /// Names that begin with `localhost.` are the machine's, too.
+    pub localhost_prefix: bool,
+}
+
+/// `chaos`
+#[derive(Clone, Debug)]
+pub struct Chaos {
+    /// For `version.bind`.
+    pub version: String,
+    /// For `authors.bind`; sorted, never empty.
+    pub authors: Vec<String>,
+}
+
+/// One stanza of `acl`.
+#[derive(Clone, Debug)]
+pub struct Acl {
+    /// Names outside are not its business.
+    pub zones: Vec<NameBuf>,
+    /// The first that fits decides.
+    pub lines: Vec<AclLine>,
+}
+
+/// One line of `acl`.
+#[derive(Clone, Debug)]
+pub struct AclLine {
+    /// What happens.
+    pub action: AclAction,
+    /// None for all.
+    pub types: Option<Vec<Rtype>>,
+    /// Clients; none for all.
+    pub nets: Option<Vec<IpNet>>,
+}
+
+/// What happens to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AclAction {
+    /// It is let through.
+    Allow,
+    /// It is REFUSED.
+    Block,
+    /// It gets an empty answer.
+    Filter,
+    /// It gets no reply.
+    Drop,
+}
+
+/// `header`
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Header {
+    /// Rules for the question.
+    pub query: HeaderBits,
+    /// Rules for the reply.
+    pub response: HeaderBits,
+}
+
+/// What rules of `header` say of each bit; none where they say nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderBits {
+    /// The data is authoritative.
+    pub aa: Option<bool>,
+    /// Recursion is offered.
+    pub ra: Option<bool>,
+    /// Recursion is wanted.
+    pub rd: Option<bool>,
 }
 
 /// `hosts`

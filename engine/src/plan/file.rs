@@ -2,7 +2,7 @@
 
 use nodens_wire::{Opcode, Rcode};
 
-use super::{Flow, Source, StepName, Visit};
+use super::{Flow, Source, Visit};
 use crate::answer::Answer;
 use crate::respond::{Outcome, respond};
 use crate::zone::Zone;
@@ -17,7 +17,6 @@ pub(super) fn enter<'z>(source: &Source, is_last: bool, visit: &mut Visit<'_, 'z
         answer.rcode = Rcode::REFUSED;
         return Flow::Answered;
     };
-    answer.by = Some(StepName::File);
     // A zone that comes from a file has nobody to be notified by (RFC 8906 §3.1.4: say so).
     if visit.client.opcode() == Opcode::NOTIFY {
         answer.rcode = Rcode::REFUSED;

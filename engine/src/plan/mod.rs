@@ -2,18 +2,25 @@
 //!
 //! ```text
 //!            down: enter, until one answers
-//!   question ──> loadbalance ──> transfer ──> hosts ──> file ──> etcd ──> whoami ──> end: SERVFAIL
-//!   reply    <── loadbalance <───────────────┘
+//!   question ──> local, any, chaos ──> loadbalance ──> acl ──> header ──> minimal ──> transfer, hosts ... whoami
+//!   reply    <──────────────────────── loadbalance <── header <── minimal <─────┘       └──> nobody: SERVFAIL
 //!            up: leave, in reverse               observers (prometheus, errors, log) see the end of it, once
 //! ```
 //!
 //! The order is that of [`Step`], which is CoreDNS's, not that of the file. There is no dynamic dispatch and no task:
 //! a question is a cursor into the slice.
 
+mod acl;
+mod any;
+mod chaos;
 mod etcd;
 mod file;
+mod header;
 mod hosts;
 mod loadbalance;
+mod local;
+mod minimal;
+mod net;
 mod route;
 mod transfer;
 pub mod view;
@@ -21,15 +28,23 @@ mod walk;
 mod whoami;
 mod zones;
 
-use nodens_wire::{Name, Rtype};
+use std::sync::Arc;
 
+use nodens_wire::{Name, Rclass, Rtype};
+
+use crate::answer::Answer;
 use crate::log::LogRule;
 use crate::services::Entry;
 use crate::snapshot::ZoneId;
 use crate::zone::Node;
 use view::View;
 
-pub use loadbalance::{Cidr, LoadBalance};
+pub use acl::{Acl, AclAction, AclLine, AclStanza};
+pub use chaos::Chaos;
+pub use header::Header;
+pub use loadbalance::LoadBalance;
+pub use local::Local;
+pub use net::{Cidr, Nets};
 pub(crate) use route::route;
 pub use transfer::{Clients, Transfer};
 pub(crate) use walk::{Client, Visit, Walk};
@@ -39,8 +54,20 @@ pub use zones::ZoneMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StepName {
+    /// `local`
+    Local,
+    /// `any`
+    Any,
+    /// `chaos`
+    Chaos,
     /// `loadbalance`
     LoadBalance,
+    /// `acl`
+    Acl,
+    /// `header`
+    Header,
+    /// `minimal`
+    Minimal,
     /// `transfer`
     Transfer,
     /// `hosts`
@@ -55,8 +82,14 @@ pub enum StepName {
 
 impl StepName {
     /// All of them, in the order of execution.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 12] = [
+        Self::Local,
+        Self::Any,
+        Self::Chaos,
         Self::LoadBalance,
+        Self::Acl,
+        Self::Header,
+        Self::Minimal,
         Self::Transfer,
         Self::Hosts,
         Self::File,
@@ -68,7 +101,13 @@ impl StepName {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Local => "local",
+            Self::Any => "any",
+            Self::Chaos => "chaos",
             Self::LoadBalance => "loadbalance",
+            Self::Acl => "acl",
+            Self::Header => "header",
+            Self::Minimal => "minimal",
             Self::Transfer => "transfer",
             Self::Hosts => "hosts",
             Self::File => "file",
@@ -93,6 +132,12 @@ pub struct Plan {
     pub view: Option<View>,
     /// `metadata`, and the zones for whose names there are any.
     pub metadata: Option<ZoneMap<()>>,
+    /// `bufsize`: no UDP reply is longer, whatever the client offers.
+    pub udp_size: Option<u16>,
+    /// `nsid`: what a client is told that asks for the server's name.
+    pub nsid: Option<Arc<[u8]>>,
+    /// Something is there that handles queries and only passes them on: one for nobody fails, and is not refused.
+    pub passes_on: bool,
 }
 
 impl Plan {
@@ -100,42 +145,75 @@ impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let observes = self.metrics || self.errors || !self.log.is_empty();
-        self.steps.is_empty() && !observes && self.view.is_none() && self.metadata.is_none()
+        let passes_on = self.passes_on || self.view.is_some() || self.metadata.is_some();
+        let is_set = self.udp_size.is_some() || self.nsid.is_some();
+        self.steps.is_empty() && !observes && !passes_on && !is_set
+    }
+
+    /// The directive behind which nothing comes, as far as `errors` sees it.
+    fn last(&self) -> &'static str {
+        match self.steps.last() {
+            Some(step) => step.name().as_str(),
+            None if !self.log.is_empty() => "log",
+            None => "errors",
+        }
     }
 
     /// Where a folded name will be looked up first. The block's zone stands behind its first `known` bytes.
     #[inline]
     pub(crate) fn first_zone(&self, name: &[u8], known: usize) -> Option<Probe<'static>> {
-        self.steps.iter().zip(0..).find_map(|(step, at)| match step {
-            Step::Hosts(hosts) => Some(Probe {
-                step: at,
-                len: name.len() - 1,
-                zone: hosts.data,
-                hash: 0,
-                held: Held::Unknown,
-            }),
-            Step::File(source) | Step::Etcd(source) => source.zones.find_near(name, known).map(|(len, &zone)| Probe {
+        let mut watcher = None;
+        self.steps.iter().zip(0..).find_map(|(step, at)| {
+            let (len, zone) = match step {
+                Step::Hosts(hosts) => (name.len() - 1, hosts.data),
+                Step::File(source) | Step::Etcd(source) => {
+                    let (len, &zone) = source.zones.find_near(name, known)?;
+                    (len, zone)
+                }
+                Step::Local(_) | Step::Any | Step::Chaos(_) | Step::Acl(_) | Step::Header(_) => {
+                    watcher = watcher.or(Some(at));
+                    return None;
+                }
+                Step::LoadBalance(_) | Step::Minimal | Step::Transfer(_) | Step::Whoami => return None,
+            };
+            Some(Probe {
+                begin: watcher.unwrap_or(at),
                 step: at,
                 len,
                 zone,
                 hash: 0,
                 held: Held::Unknown,
-            }),
-            Step::LoadBalance(_) | Step::Transfer(_) | Step::Whoami => None,
+            })
         })
     }
 
     /// An order may be changed on the way up.
     fn shuffles(&self) -> bool {
-        matches!(self.steps.first(), Some(Step::LoadBalance(_)))
+        let first = self
+            .steps
+            .iter()
+            .find(|step| !matches!(step, Step::Local(_) | Step::Any | Step::Chaos(_)));
+        matches!(first, Some(Step::LoadBalance(_)))
     }
 }
 
 /// One directive that handles queries. The order of the variants is the order of execution.
 #[derive(Debug)]
 pub enum Step {
+    /// Answers for the machine itself.
+    Local(Local),
+    /// Answers questions of type ANY.
+    Any,
+    /// Answers about the server, in class CH.
+    Chaos(Chaos),
     /// Shuffles addresses on the way up.
     LoadBalance(LoadBalance),
+    /// Turns clients away.
+    Acl(Acl),
+    /// Changes bits of the header.
+    Header(Header),
+    /// Takes off what an answer can do without, on the way up.
+    Minimal,
     /// Hands out whole zones.
     Transfer(Transfer),
     /// Answers from a hosts file.
@@ -153,7 +231,13 @@ impl Step {
     #[must_use]
     pub fn name(&self) -> StepName {
         match self {
+            Self::Local(_) => StepName::Local,
+            Self::Any => StepName::Any,
+            Self::Chaos(_) => StepName::Chaos,
             Self::LoadBalance(_) => StepName::LoadBalance,
+            Self::Acl(_) => StepName::Acl,
+            Self::Header(_) => StepName::Header,
+            Self::Minimal => StepName::Minimal,
             Self::Transfer(_) => StepName::Transfer,
             Self::Hosts(_) => StepName::Hosts,
             Self::File(_) => StepName::File,
@@ -200,6 +284,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) folded: &'a [u8],
     /// The type.
     pub(crate) rtype: Rtype,
+    /// The class.
+    pub(crate) rclass: Rclass,
+    /// The counters of the route that leads here.
+    pub(crate) series: u32,
     /// Prepared bytes may be used: they point into the client's question.
     pub(crate) may_copy: bool,
 }
@@ -208,7 +296,9 @@ pub(crate) struct Asked<'a> {
 /// used in the second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probe<'z> {
-    /// Index of the step.
+    /// Index of the step to begin with: those before it pass every question on.
+    pub(crate) begin: u16,
+    /// Index of the step that may know the name.
     pub(crate) step: u16,
     /// Bytes of the name in front of the zone's.
     pub(crate) len: usize,
@@ -240,4 +330,9 @@ pub(crate) enum Flow {
     Next,
     /// The answer says all, but for what is still pending in it.
     Answered,
+}
+
+/// No step has made a reply, so the server will make one.
+fn is_servers_own(answer: &Answer<'_>) -> bool {
+    answer.by.is_none()
 }

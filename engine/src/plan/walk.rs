@@ -3,16 +3,20 @@
 use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use nodens_wire::{Name, NameBuf, Opcode, Query, Rcode};
+use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode};
 use rand::rngs::ChaCha8Rng;
 
-use super::{Asked, Flow, Held, Plan, Probe, Source, Step, etcd, file, hosts, loadbalance, route, transfer, whoami};
+use super::{
+    Asked, Flow, Held, Plan, Probe, Source, Step, acl, any, chaos, etcd, file, header, hosts, loadbalance, local,
+    minimal, route, transfer, whoami,
+};
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::io::Peer;
 use crate::responder::Now;
 use crate::services::answer::Scratch;
 use crate::services::{Entry, ServiceTree};
 use crate::snapshot::{Data, Listener, ZoneId};
+use crate::stats::WorkerStats;
 use crate::time::Clock;
 use crate::zone::{Node, RecordZone};
 
@@ -117,6 +121,7 @@ pub(crate) struct Walk<'a, 'z> {
     now: Now<'z>,
     listener: &'z Listener,
     client: Client<'a>,
+    stats: &'a WorkerStats,
     services: &'a mut Scratch,
     random: &'a mut ChaCha8Rng,
     aliases_left: u8,
@@ -130,6 +135,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         now: &Now<'z>,
         listener: &'z Listener,
         client: Client<'a>,
+        stats: &'a WorkerStats,
         services: &'a mut Scratch,
         random: &'a mut ChaCha8Rng,
     ) -> Self {
@@ -138,6 +144,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             now: *now,
             listener,
             client,
+            stats,
             services,
             random,
             aliases_left,
@@ -161,8 +168,11 @@ impl<'a, 'z> Walk<'a, 'z> {
             answer.resolved(came);
         }
         for step in plan.steps[..entered].iter().rev() {
-            if let Step::LoadBalance(balance) = step {
-                loadbalance::leave(balance, self.random, answer.begins(), answer);
+            match step {
+                Step::LoadBalance(balance) => loadbalance::leave(balance, self.random, answer.begins(), answer),
+                Step::Header(step) => header::leave(step, answer),
+                Step::Minimal => minimal::leave(&asked, &self.client, answer),
+                _ => {}
             }
         }
     }
@@ -179,12 +189,20 @@ impl<'a, 'z> Walk<'a, 'z> {
             probe: None,
         };
         // The first pass looked for the first step that may know the name: those before it would pass.
-        let start = probe.map_or(0, |probe| usize::from(probe.step));
+        let start = probe.map_or(0, |probe| usize::from(probe.begin));
         for (at, step) in plan.steps.iter().enumerate().skip(start) {
-            visit.probe = probe.filter(|_| at == start);
+            visit.probe = probe.filter(|probe| at == usize::from(probe.step));
             let is_last = at + 1 == plan.steps.len();
             let flow = match step {
-                Step::LoadBalance(_) => Flow::Next,
+                Step::LoadBalance(_) | Step::Minimal => Flow::Next,
+                Step::Local(step) => local::enter(*step, &visit, self.stats, answer),
+                Step::Any => any::enter(&visit.asked, answer),
+                Step::Chaos(step) => chaos::enter(step, &visit.asked, self.random, answer),
+                Step::Acl(step) => acl::enter(step, &visit, self.stats, answer),
+                Step::Header(step) => {
+                    header::enter(step, answer);
+                    Flow::Next
+                }
                 Step::Transfer(step) => transfer::enter(step, plan, &mut visit, answer),
                 Step::Hosts(step) => hosts::enter(step, &mut visit, answer),
                 Step::File(source) => file::enter(source, is_last, &mut visit, answer),
@@ -197,7 +215,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         }
         // A question that runs off the end of the plan.
         answer.rcode = Rcode::SERVFAIL;
-        answer.reason = plan.steps.last().map(|step| Reason::NoNext(step.name()));
+        answer.reason = Some(Reason::NoNext(plan.last()));
         plan.steps.len()
     }
 
@@ -232,14 +250,16 @@ impl<'a, 'z> Walk<'a, 'z> {
             wanted.rtype,
             &self.client,
         );
-        match found.map(|(_, route)| &self.now.config.plans[route.plan as usize]) {
-            Some(plan) if !plan.is_empty() => {
+        match found.map(|(_, route)| (&self.now.config.plans[route.plan as usize], route.series)) {
+            Some((plan, series)) if !plan.is_empty() => {
                 let folded_name = folded.clone();
                 let (name, folded) = (name.as_name(), folded.as_bytes());
                 let asked = Asked {
                     name,
                     folded,
                     rtype: wanted.rtype,
+                    rclass: Rclass::IN,
+                    series,
                     may_copy: false,
                 };
                 self.trail.push(folded_name);

@@ -8,6 +8,7 @@ use crate::answer::{Answer, Bytes, Owner, Pick};
 
 pub(super) fn enter<'z>(visit: &Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     answer.aa = true;
+    answer.rclass = visit.asked.rclass;
     answer.by = Some(StepName::Whoami);
     let (rtype, address) = match visit.client.address() {
         IpAddr::V4(address) => (Rtype::A, answer.make(&address.octets())),

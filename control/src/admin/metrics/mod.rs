@@ -248,6 +248,11 @@ impl Metrics {
             |worker| worker.log_dropped.get(),
         );
         single(
+            "coredns_local_localhost_requests_total",
+            "Queries for names of the machine itself that local answered.",
+            |worker| worker.localhost.get(),
+        );
+        single(
             "nodens_streams_limited_total",
             "Connections refused or closed because there were too many.",
             |worker| worker.streams_limited.get(),

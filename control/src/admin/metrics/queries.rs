@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nodens_engine::plan::StepName;
+use nodens_engine::plan::{AclAction, StepName};
 use nodens_engine::stats::{Counter, Histogram, RCODES, SIZE_BOUNDS, Series, TIME_BOUNDS, TYPES};
 use nodens_wire::Rcode;
 
@@ -32,6 +32,7 @@ pub(super) fn show(metrics: &Metrics, shown: &Shown, page: &mut Page) {
     sizes(&groups, page);
     dnssec(&groups, page);
     responses(&groups, page);
+    acl(&groups, page);
 }
 
 /// The counters that make up the series of one server, zone and view.
@@ -172,6 +173,49 @@ fn responses(groups: &[Group<'_>], page: &mut Page) {
                     family.sample(&labels, count);
                 }
             }
+        }
+    }
+}
+
+fn acl(groups: &[Group<'_>], page: &mut Page) {
+    let turned_away = [
+        (
+            AclAction::Block,
+            "coredns_acl_blocked_requests_total",
+            "Queries that acl refused.",
+        ),
+        (
+            AclAction::Filter,
+            "coredns_acl_filtered_requests_total",
+            "Queries that acl gave an empty answer.",
+        ),
+        (
+            AclAction::Drop,
+            "coredns_acl_dropped_requests_total",
+            "Queries that acl gave no reply.",
+        ),
+    ];
+    for (action, name, help) in turned_away {
+        let mut family = page.family(name, Kind::Counter, help);
+        for group in groups {
+            let SeriesLabels { server, zone, view } = group.labels;
+            let count = group.sum(|series| &series.acl[action as usize]);
+            if count > 0 {
+                family.sample(&[("server", server), ("view", view), ("zone", zone)], count);
+            }
+        }
+    }
+    let mut allowed: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for group in groups {
+        let SeriesLabels { server, view, .. } = group.labels;
+        let count = group.sum(|series| &series.acl[AclAction::Allow as usize]);
+        *allowed.entry((server, view)).or_default() += count;
+    }
+    let name = "coredns_acl_allowed_requests_total";
+    let mut family = page.family(name, Kind::Counter, "Queries that acl let pass.");
+    for ((server, view), count) in allowed {
+        if count > 0 {
+            family.sample(&[("server", server), ("view", view)], count);
         }
     }
 }

@@ -77,7 +77,8 @@ pub(super) fn prometheus(line: &Line, scope: &mut Scope<'_>) -> Option<Prometheu
     Some(Prometheus { address: address? })
 }
 
-fn address(line: &Line, host: &str, port: u16, scope: &mut Scope<'_>) -> Option<HttpAddress> {
+/// The one argument, or the default.
+pub(super) fn address(line: &Line, host: &str, port: u16, scope: &mut Scope<'_>) -> Option<HttpAddress> {
     match line.args.as_slice() {
         [] => Some(HttpAddress {
             host: host.to_owned(),

@@ -3,17 +3,25 @@
 //! A function reports what is wrong and goes on, so that one run shows everything. What it returns then is used only to
 //! find more errors.
 
+mod acl;
 mod bind;
+mod cancel;
+mod chaos;
+mod edns;
 mod errors;
 mod etcd;
 mod file;
+mod header;
 mod hosts;
 mod http;
 mod loadbalance;
+mod local;
 mod log;
 mod metadata;
+mod multisocket;
 mod scope;
 mod transfer;
+mod unbuilt;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -27,59 +35,62 @@ use super::source::{Span, World};
 use super::zone;
 use scope::Scope;
 
+pub use edns::NSID_LEN_MAX;
+
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 15] = [
+pub const KNOWN: [&str; 29] = [
+    "acl",
+    "any",
     "bind",
+    "bufsize",
+    "cancel",
+    "chaos",
+    "debug",
+    "dnstap",
     "errors",
     "etcd",
     "file",
+    "header",
     "health",
     "hosts",
     "loadbalance",
+    "local",
     "log",
     "metadata",
+    "minimal",
+    "multisocket",
+    "nsid",
+    "pprof",
     "prometheus",
     "ready",
     "root",
+    "trace",
     "transfer",
     "view",
     "whoami",
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 48] = [
-    "acl",
-    "any",
+pub const MISSING: [&str; 34] = [
     "auto",
     "autopath",
     "azure",
-    "bufsize",
     "cache",
-    "cancel",
-    "chaos",
     "clouddns",
-    "debug",
     "dns64",
     "dnssec",
-    "dnstap",
     "erratic",
     "forward",
     "geoip",
     "grpc",
     "grpc_server",
-    "header",
     "https",
     "https3",
     "k8s_external",
     "kubernetes",
-    "local",
     "loop",
-    "minimal",
-    "multisocket",
     "nomad",
-    "nsid",
     "on",
-    "pprof",
     "proxy",
     "proxyproto",
     "quic",
@@ -94,7 +105,6 @@ pub const MISSING: [&str; 48] = [
     "template",
     "timeouts",
     "tls",
-    "trace",
     "tsig",
 ];
 
@@ -129,6 +139,13 @@ pub fn block(
 
 fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
     match &*line.name.text {
+        "acl" => block.acl.push(acl::acl(line, scope)),
+        "any" => block.any |= bare(line, scope),
+        "bufsize" => first(&mut block.bufsize, line, scope, edns::bufsize),
+        "cancel" => block.cancel = cancel::cancel(line, scope),
+        "chaos" => first(&mut block.chaos, line, scope, chaos::chaos),
+        "debug" => block.debug |= bare(line, scope),
+        "dnstap" => unbuilt::dnstap(line, scope),
         "bind" => block.bind.extend(bind::bind(line, scope)),
         "errors" => once(&mut block.errors, line, scope, errors::errors),
         "etcd" => block.etcd.push(etcd::etcd(line, scope)),
@@ -146,26 +163,45 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
             }
             block.health = http::health(line, scope);
         }
+        "header" => first(&mut block.header, line, scope, header::header),
         "hosts" => once(&mut block.hosts, line, scope, hosts::hosts),
-        "loadbalance" if block.loadbalance.is_some() => {
-            let text = "this `loadbalance` has no effect: the first one of a block counts";
-            scope.findings.warn(Diagnostic::warning(line.name.span, text));
-        }
-        "loadbalance" => block.loadbalance = loadbalance::loadbalance(line, scope),
+        "loadbalance" => first(&mut block.loadbalance, line, scope, loadbalance::loadbalance),
+        "local" => block.local = local::local(line, scope),
         "log" => block.log.extend(log::log(line, scope)),
         "metadata" => once(&mut block.metadata, line, scope, metadata::metadata),
+        "minimal" => block.minimal |= bare(line, scope),
+        "multisocket" => once(&mut block.multisocket, line, scope, multisocket::multisocket),
+        "nsid" => once(&mut block.nsid, line, scope, edns::nsid),
+        "pprof" => once(&mut block.pprof, line, scope, unbuilt::pprof),
         "prometheus" => once(&mut block.prometheus, line, scope, http::prometheus),
         "ready" => once(&mut block.ready, line, scope, http::ready),
+        "trace" => unbuilt::trace(line, scope),
         "transfer" => block.transfer.push(transfer::transfer(line, scope)),
         "view" => once(&mut block.view, line, scope, view::view),
-        "whoami" => {
-            scope.no_args(line);
-            scope.no_block(line);
-            block.whoami = true;
-        }
+        "whoami" => block.whoami |= bare(line, scope),
         // `root` is read before all others, and what is not known is reported already.
         _ => {}
     }
+}
+
+/// A directive that is one word.
+fn bare(line: &Line, scope: &mut Scope<'_>) -> bool {
+    scope.no_args(line);
+    scope.no_block(line);
+    true
+}
+
+/// A directive of which the first in a block counts.
+fn first<T>(setting: &mut Option<T>, line: &Line, scope: &mut Scope<'_>, read: fn(&Line, &mut Scope<'_>) -> Option<T>) {
+    if setting.is_some() {
+        let text = format!(
+            "this `{}` has no effect: the first one of a block counts",
+            line.name.text
+        );
+        scope.findings.warn(Diagnostic::warning(line.name.span, text));
+        return;
+    }
+    *setting = read(line, scope);
 }
 
 /// A directive that may stand in a block once.
@@ -244,6 +280,18 @@ fn empty_block(span: Span) -> ServerBlock {
         root: None,
         errors: None,
         log: Vec::new(),
+        cancel: None,
+        multisocket: None,
+        debug: false,
+        pprof: None,
+        nsid: None,
+        bufsize: None,
+        local: None,
+        any: false,
+        chaos: None,
+        acl: Vec::new(),
+        header: None,
+        minimal: false,
         loadbalance: None,
         transfer: Vec::new(),
         hosts: None,

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::Memory;
 use crate::corefile::Corefile;
 use crate::corefile::log_format::LogFormat;
-use crate::corefile::settings::{BindPlace, Etcd, File, Hosts, LoadBalance, LogClasses, Monitor, ServerBlock};
+use crate::corefile::settings::{
+    BindPlace, Etcd, File, HeaderBits, Hosts, LoadBalance, LogClasses, Monitor, ServerBlock,
+};
 
 fn load(corefile: &str) -> Corefile {
     match Memory::new(corefile).file("zones/a", "").load() {
@@ -340,6 +342,105 @@ fn http_endpoints() {
         "ready :8181 false"
     );
     assert_eq!(shown("prometheus :9153 {\nruntime_metrics\n}"), "prometheus :9153");
+}
+
+#[test]
+fn acl() {
+    let stanzas = block(
+        "cedar.example",
+        "acl {\nallow\nBLOCK net 192.0.2.7/24 ::1 type A TXT\nfilter type A * type MX net *\n}\nacl a 10.0.0.0/15 {\ndrop Net 192.0.2.1\n}\nacl",
+    )
+    .acl;
+    let stanzas = stanzas.into_iter().map(|stanza| {
+        let lines = stanza.lines.into_iter().map(|line| {
+            let types = line.types.map_or_else(|| "*".to_owned(), text);
+            let nets = line.nets.map_or_else(|| "*".to_owned(), text);
+            format!("{:?}({types})({nets})", line.action)
+        });
+        format!("{}: {};", text(stanza.zones), text(lines))
+    });
+    assert_eq!(
+        text(stanzas),
+        "cedar.example.: Allow(*)(*) Block(A TXT)(192.0.2.7/24 ::1/128) Filter(*)(*); \
+         a. 0.10.in-addr.arpa. 1.10.in-addr.arpa.: Drop(*)(192.0.2.1/32); cedar.example.: ;"
+    );
+}
+
+#[test]
+fn header() {
+    let check = |rules: &str, expected: [Option<bool>; 6]| {
+        let header = block(".", &format!("header {{\n{rules}\n}}")).header.unwrap();
+        let HeaderBits { aa, ra, rd } = header.response;
+        let query = header.query;
+        assert_eq!([aa, ra, rd, query.aa, query.ra, query.rd], expected, "{rules}");
+    };
+    let (on, off) = (Some(true), Some(false));
+    check("response set ra", [None, on, None, None, None, None]);
+    check(
+        "Response CLEAR AA rd\nresponse set aa",
+        [on, None, off, None, None, None],
+    );
+    check("query clear rd\nset ra", [None, on, None, None, None, off]);
+    let first = block(".", "header { clear aa }\nheader { set aa }");
+    assert_eq!(first.header.unwrap().response.aa, off);
+}
+
+#[test]
+fn directives_of_one_value() {
+    let size = |line: &str| block(".", line).bufsize;
+    assert_eq!(size("bufsize"), Some(1232));
+    assert_eq!(size("bufsize 512\nbufsize 600"), Some(512));
+    assert_eq!(size("any"), None);
+    let nsid = |line: &str| block(".", line).nsid.unwrap().data;
+    assert_eq!(nsid("nsid"), None);
+    assert_eq!(nsid("nsid node  \"a b\"").as_deref(), Some(&b"node a b"[..]));
+    let prefix = |line: &str| block(".", line).local.unwrap().localhost_prefix;
+    assert!(prefix("local") && prefix("local {\nlocalhost_prefix on\n}"));
+    assert!(!prefix("local {\nlocalhost_prefix off\n}"));
+    let chaos = |line: &str| {
+        let chaos = block(".", line).chaos.unwrap();
+        format!("{}: {}", chaos.version, chaos.authors.join(", "))
+    };
+    let own = concat!("nodens-", env!("CARGO_PKG_VERSION"));
+    assert_eq!(chaos("chaos"), format!("{own}: the authors of nodens"));
+    assert_eq!(chaos("chaos v1\nchaos v2"), "v1: the authors of nodens");
+    assert_eq!(chaos("chaos v1 b a b"), "v1: a, b");
+    let cancel = |line: &str| block(".", line).cancel.unwrap();
+    assert_eq!(cancel("cancel"), Duration::from_millis(5001));
+    assert_eq!(cancel("cancel 1s\ncancel 2s"), Duration::from_secs(2));
+    let sockets = |line: &str| block(".", line).multisocket.unwrap().count;
+    assert_eq!(sockets("multisocket"), None);
+    assert_eq!(sockets("multisocket 1024"), Some(1024));
+    let metadata = |line: &str| text(block("cedar.example", line).metadata.unwrap());
+    assert_eq!(metadata("metadata"), "cedar.example.");
+    assert_eq!(metadata("metadata a b"), "a. b.");
+    let bare = block(".", "any\nany\nminimal\ndebug\ndebug");
+    assert!(bare.any && bare.minimal && bare.debug && !bare.whoami);
+}
+
+#[test]
+fn what_has_no_effect_yet_says_so() {
+    let directives = "pprof :1 {\nblock 5\n}\n\
+         trace\ntrace Datadog localhost:8126 {\nevery 5\nservice a\nclient_server\nclient_server true\n\
+         datadog_analytics_rate 0.5\nzipkin_max_backlog_size 5\nzipkin_max_batch_size\nzipkin_max_batch_interval 1s\nnew 1 2\n}\n\
+         dnstap listen tls://:6000 full {\ntls cert key\n}\ndnstap /a full 5 10 {\nidentity a\nskipverify\n}";
+    let corefile = load(&format!(". {{\n{directives}\n}}\n"));
+    let shown: Vec<String> = corefile
+        .warnings
+        .iter()
+        .map(|warning| warning.headline(&corefile.sources))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "plugin/pprof: `pprof` has no effect yet (Corefile:2)",
+            "plugin/trace: `trace` has no effect yet (Corefile:5)",
+            "plugin/trace: `trace` has no effect yet (Corefile:6)",
+            "unknown property 'new' (left out) (Corefile:15)",
+            "plugin/dnstap: `dnstap` has no effect yet (Corefile:17)",
+            "plugin/dnstap: `dnstap` has no effect yet (Corefile:20)",
+        ]
+    );
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! Our side of EDNS: what the OPT of a reply says. It is never a copy of the client's (RFC 6891 §6.2.3, RFC 5001, RFC
+//! 7828, RFC 8914).
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use nodens_wire::{Opt, Query, Rcode, edns};
+
+use crate::answer::{Answer, Reason};
+use crate::plan::Plan;
+use crate::stream::IDLE;
+
+/// The UDP size that our OPT offers, in bytes: what passes everywhere without fragments.
+pub(crate) const UDP_SIZE: u16 = 1232;
+/// Most EDNS options of a reply.
+pub(crate) const OPTIONS_MAX: usize = 4;
+
+/// The OPT of a reply.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplyOpt {
+    /// The largest UDP message that we take.
+    pub(crate) udp_size: u16,
+    /// Copied from the query.
+    pub(crate) dnssec_ok: bool,
+    /// The server's name for itself (RFC 5001), where it was asked for.
+    pub(crate) nsid: Option<Arc<[u8]>>,
+    /// Code and value of each other option.
+    pub(crate) options: ArrayVec<(u16, ArrayVec<u8, 8>), OPTIONS_MAX>,
+}
+
+impl ReplyOpt {
+    pub(crate) fn all_options(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let nsid = self.nsid.as_deref().map(|data| (edns::NSID, data));
+        nsid.into_iter()
+            .chain(self.options.iter().map(|(code, value)| (*code, &value[..])))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all_options().fold(edns::OPT_LEN, |len, (_, value)| {
+            len + edns::OPTION_HEAD_LEN + value.len()
+        })
+    }
+
+    /// There is nothing in it but its size and DO.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.nsid.is_none() && self.options.is_empty()
+    }
+}
+
+/// Most bytes of a UDP reply: what the client offers, which `bufsize` may lower.
+pub(crate) fn udp_limit(query: &Query<'_>, plan: Option<&Plan>) -> usize {
+    let Some(opt) = &query.opt else {
+        return usize::from(edns::UDP_SIZE_MIN);
+    };
+    let offered = opt.udp_size_usable();
+    let size = plan.and_then(|plan| plan.udp_size);
+    usize::from(size.map_or(offered, |size| size.min(offered)))
+}
+
+/// The OPT of the reply to a query with one. There is a plan where a block holds the name.
+pub(crate) fn reply_opt(theirs: &Opt<'_>, plan: Option<&Plan>, is_stream: bool, answer: &Answer<'_>) -> ReplyOpt {
+    let size = plan.and_then(|plan| plan.udp_size);
+    let nsid = plan.and_then(|plan| plan.nsid.as_ref());
+    let mut opt = ReplyOpt {
+        udp_size: size.map_or(UDP_SIZE, |size| size.min(UDP_SIZE)),
+        dnssec_ok: theirs.dnssec_ok,
+        nsid: nsid.filter(|_| theirs.option(edns::NSID).is_some()).cloned(),
+        options: ArrayVec::new(),
+    };
+    if is_stream && theirs.option(edns::KEEPALIVE).is_some() {
+        let tenths = (IDLE.as_millis() / 100) as u16;
+        opt.options
+            .push((edns::KEEPALIVE, tenths.to_be_bytes().into_iter().collect()));
+    }
+    let error = match &answer.reason {
+        Some(Reason::Unsynced(_)) => Some(edns::ede::NOT_READY),
+        _ if answer.extras.error.is_some() => answer.extras.error,
+        _ if answer.rcode == Rcode::REFUSED && plan.is_none() => Some(edns::ede::NOT_AUTHORITATIVE),
+        _ => None,
+    };
+    if let Some(code) = error {
+        opt.options.push((edns::EDE, code.to_be_bytes().into_iter().collect()));
+    }
+    opt
+}
