@@ -10,6 +10,7 @@ use nodens_engine::responder::{Now, Responder};
 use nodens_engine::services::{Host, Service, ServiceTree};
 use nodens_engine::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use nodens_engine::stats::WorkerStats;
+use nodens_engine::stream::StreamLimits;
 use nodens_engine::time::{Clock, Instant};
 use nodens_engine::zone::Zone;
 use nodens_engine::zone::trie::NameHash;
@@ -101,6 +102,8 @@ impl World {
             dropped: 1,
             any_class: false,
             debug: false,
+            streams: StreamLimits::default(),
+            tls: None,
         };
         let responder = Responder::new(1, hash(), Arc::new(WorkerStats::new(2)), None);
         let data = Data::default().with(ZoneId(0), Zone::Services(tree(services)));

@@ -2,9 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::IpNet;
-use nodens_engine::io::{ListenerId, interface_addresses, wildcard};
+use nodens_engine::io::{ListenerId, Transport, interface_addresses, wildcard};
 use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
@@ -12,12 +13,16 @@ use nodens_engine::plan::{
     Step, Transfer, ZoneMap,
 };
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
+use nodens_engine::stream::StreamLimits;
+use nodens_engine::tls::TlsSettings;
 use nodens_engine::zone::trie::NameHash;
 use nodens_sources::etcd;
+use nodens_sources::tls::Tls;
 use nodens_wire::NameBuf;
 
 use crate::admin::{PluginEnabled, SeriesLabels};
-use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, Key, ServerBlock};
+use crate::certificates::Certificates;
+use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, Key, QueriesMax, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
@@ -35,6 +40,8 @@ pub struct Compiled {
     pub files: Vec<FileSource>,
     /// `hosts` directives.
     pub hosts: Vec<HostsSource>,
+    /// `tls` directives.
+    pub certificates: Vec<Certificates>,
     /// What handles queries, for each server and zone.
     pub plugins: Vec<PluginEnabled>,
     /// `zone:port`, one for each zone of each address, in file order.
@@ -52,8 +59,20 @@ pub struct Address {
     pub socket: SocketAddr,
     /// `dns://127.0.0.1:53`, as metrics name it; without an address where there is no `bind`.
     pub label: String,
+    /// What is spoken there.
+    pub scheme: Scheme,
     /// Where it is asked for.
     pub span: Span,
+}
+
+impl Address {
+    /// What it listens on.
+    pub fn transports(&self) -> &'static [Transport] {
+        match self.scheme {
+            Scheme::Dns => &[Transport::Udp, Transport::Tcp],
+            Scheme::Tls => &[Transport::Tcp],
+        }
+    }
 }
 
 /// An `etcd` stanza.
@@ -101,6 +120,7 @@ pub fn compile(corefile: &Corefile, hash: &NameHash, numbers: &mut Numbers) -> R
             etcd: Vec::new(),
             files: Vec::new(),
             hosts: Vec::new(),
+            certificates: Vec::new(),
             plugins: Vec::new(),
             start_lines: Vec::new(),
             notices: Vec::new(),
@@ -110,6 +130,7 @@ pub fn compile(corefile: &Corefile, hash: &NameHash, numbers: &mut Numbers) -> R
     for block in &corefile.blocks {
         compiler.block(block);
     }
+    compiler.tell_plain();
     if compiler.errors.is_empty() {
         Ok(compiler.out)
     } else {
@@ -138,6 +159,7 @@ impl Compiler<'_> {
         let plugins = plugins(block);
         self.out.config.plans.push(plan);
         let places = self.places(block);
+        let tls = block.tls.as_ref().and_then(|tls| self.tls(tls));
         let acl_zones = acl_zones(block);
         let mut acl_counters = Vec::new();
         for key in &block.keys {
@@ -179,12 +201,20 @@ impl Compiler<'_> {
                 let listener = &mut self.out.config.listeners[usize::from(listener.0)];
                 listener.any_class |= block.chaos.is_some();
                 listener.debug |= block.debug;
+                grant(&mut listener.streams, &block.timeouts);
+                if key.scheme == Scheme::Tls
+                    && let Some(tls) = &tls
+                {
+                    listener.tls = Some(Arc::clone(tls));
+                }
                 let on = if place.is_bound {
                     format!(" on {}", place.address)
                 } else {
                     String::new()
                 };
-                self.out.start_lines.push(format!("{}:{}{on}", key.zone, key.port));
+                self.out
+                    .start_lines
+                    .push(format!("{}{}:{}{on}", key.scheme.prefix(), key.zone, key.port));
             }
         }
         for step in &mut self.out.config.plans[plan_at as usize].steps {
@@ -210,6 +240,35 @@ impl Compiler<'_> {
         }
     }
 
+    fn tls(&mut self, settings: &settings::Tls) -> Option<Arc<TlsSettings>> {
+        match Certificates::load(settings) {
+            Ok(certificates) => {
+                let shared = certificates.shared();
+                self.out.certificates.push(certificates);
+                Some(shared)
+            }
+            Err(error) => {
+                self.errors.push(error);
+                None
+            }
+        }
+    }
+
+    /// Who writes `tls://` wants to know where there is none.
+    fn tell_plain(&mut self) {
+        for address in self
+            .out
+            .listeners
+            .iter()
+            .filter(|address| address.scheme == Scheme::Tls)
+        {
+            if self.out.config.listeners[usize::from(address.id.0)].tls.is_none() {
+                let text = "no block there has `tls`, so plain DNS over TCP is spoken";
+                self.out.notices.push(format!("{}: {text}", address.label));
+            }
+        }
+    }
+
     /// The listener of a key, made if it is the first that stands there; none when there are too many.
     fn listener(&mut self, key: &Key, socket: SocketAddr, label: &str) -> Option<ListenerId> {
         let Some(id) = self.numbers.listener(key.scheme, socket) else {
@@ -219,6 +278,17 @@ impl Compiler<'_> {
         };
         if self.out.listeners.iter().any(|address| address.id == id) {
             return Some(id);
+        }
+        if let Some(other) = self.out.listeners.iter().find(|address| address.socket == socket) {
+            let (scheme, zone) = (key.scheme.as_str(), &key.zone);
+            let text = format!(
+                "cannot serve {scheme}://{zone}:{} - {} is served there",
+                key.port, other.label
+            );
+            let error = Diagnostic::setup(key.span, text).related(other.span, "also listens there");
+            self.errors
+                .push(error.help("a connection cannot tell which one it is for; give one of them another port"));
+            return None;
         }
         let dropped = SeriesLabels {
             server: label.to_owned(),
@@ -235,6 +305,8 @@ impl Compiler<'_> {
                 dropped: u32::MAX,
                 any_class: false,
                 debug: false,
+                streams: StreamLimits::default(),
+                tls: None,
             });
         }
         self.out.config.listeners[at].dropped = dropped;
@@ -242,6 +314,7 @@ impl Compiler<'_> {
             id,
             socket,
             label: label.to_owned(),
+            scheme: key.scheme,
             span: key.span,
         });
         Some(id)
@@ -504,14 +577,14 @@ impl Compiler<'_> {
         }
     }
 
-    fn etcd_tls(&mut self, stanza: &settings::Etcd) -> Option<etcd::Tls> {
+    fn etcd_tls(&mut self, stanza: &settings::Etcd) -> Option<Tls> {
         let tls = stanza.tls.as_ref()?;
         let identity = tls.identity.iter().flat_map(|(cert, key)| [&cert.path, &key.path]);
         let files: Vec<PathBuf> = identity
             .chain(tls.authority.iter().map(|file| &file.path))
             .cloned()
             .collect();
-        match etcd::Tls::load(&files, |path| std::fs::read(path)) {
+        match Tls::load(&files, |path| std::fs::read(path)) {
             Ok(tls) => Some(tls),
             Err(error) => {
                 let help = "the files are, in this order: certificate, key, authority; or one authority alone";
@@ -596,6 +669,24 @@ fn txt(text: &str) -> Box<[u8]> {
 
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// What a block says of connections counts for its listeners, the last block's word most.
+fn grant(streams: &mut StreamLimits, timeouts: &settings::Timeouts) {
+    let settings::Timeouts {
+        read,
+        write,
+        idle,
+        queries_max,
+    } = *timeouts;
+    streams.first_query = read.unwrap_or(streams.first_query);
+    streams.write = write.unwrap_or(streams.write);
+    streams.idle = idle.unwrap_or(streams.idle);
+    match queries_max {
+        None => {}
+        Some(QueriesMax::Unlimited) => streams.queries_max = u64::MAX,
+        Some(QueriesMax::Of(queries)) => streams.queries_max = queries,
+    }
 }
 
 fn enabled(series: &SeriesLabels, name: &'static str) -> PluginEnabled {

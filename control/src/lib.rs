@@ -12,6 +12,7 @@
 
 pub mod admin;
 pub mod args;
+pub mod certificates;
 pub mod compile;
 pub mod completions;
 pub mod corefile;

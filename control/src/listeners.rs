@@ -19,6 +19,7 @@ pub struct Place {
     pub address: SocketAddr,
     /// Where the Corefile asks for it; nowhere for an address of the host beside a wildcard.
     span: Option<Span>,
+    transports: &'static [Transport],
 }
 
 impl Place {
@@ -39,13 +40,17 @@ impl Place {
 /// Addresses that come later are served by the wildcard.
 pub fn places(listeners: &[Address]) -> Vec<Place> {
     let mut places = Vec::new();
-    for Address { id, socket, span, .. } in listeners {
+    for listener in listeners {
+        let Address { id, socket, span, .. } = listener;
+        let transports = listener.transports();
         places.push(Place {
             listener: *id,
             address: *socket,
             span: Some(*span),
+            transports,
         });
-        if !socket.ip().is_unspecified() {
+        // Streams name their own address, so the wildcard's socket does for all.
+        if !socket.ip().is_unspecified() || !transports.contains(&Transport::Udp) {
             continue;
         }
         let mut local = port::local_addresses().unwrap_or_default();
@@ -57,6 +62,7 @@ pub fn places(listeners: &[Address]) -> Vec<Place> {
                     listener: *id,
                     address,
                     span: None,
+                    transports: &[Transport::Udp],
                 });
             }
         }
@@ -86,7 +92,7 @@ pub fn bind(wanted: Vec<Place>, there: &[Place], workers: usize) -> Result<Bound
     for place in new.iter().filter(|place| place.span.is_some()) {
         // Sockets of our own would count as somebody else's.
         if !there.iter().any(|other| other.overlaps(place)) {
-            for transport in [Transport::Udp, Transport::Tcp] {
+            for &transport in place.transports {
                 port::probe_taken(place.address, transport).map_err(|error| failed(place, &error))?;
             }
         }
@@ -114,12 +120,12 @@ pub fn bind(wanted: Vec<Place>, there: &[Place], workers: usize) -> Result<Bound
 }
 
 fn sockets(place: &Place, workers: usize) -> Result<Vec<ListenerSockets>, BindError> {
+    let has = |transport| place.transports.contains(&transport);
     let one = |_| {
         Ok(ListenerSockets {
             listener: place.listener,
-            udp: Some(port::bind_udp(place.address)?),
-            // Streams name their own address, so the wildcard's socket does for all.
-            tcp: place.span.map(|_| port::bind_tcp(place.address)).transpose()?,
+            udp: has(Transport::Udp).then(|| port::bind_udp(place.address)).transpose()?,
+            tcp: has(Transport::Tcp).then(|| port::bind_tcp(place.address)).transpose()?,
         })
     };
     (0..workers).map(one).collect()

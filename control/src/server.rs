@@ -20,6 +20,7 @@ use nodens_engine::zone::trie::NameHash;
 
 use crate::admin::{self, PluginEnabled, Readiness, Shown};
 use crate::args::Options;
+use crate::certificates::Followed;
 use crate::compile::{Address, Compiled, compile};
 use crate::corefile::settings::{Corefile, Monitor};
 use crate::crew::Crew;
@@ -48,6 +49,7 @@ pub struct Server {
     numbers: Numbers,
     places: Vec<Place>,
     sources: Vec<Source>,
+    certificates: Vec<Followed>,
     endpoints: Endpoints,
     admin: Admin,
     writer: Option<Writer>,
@@ -101,6 +103,7 @@ impl Server {
             numbers: Numbers::default(),
             places: Vec::new(),
             sources: Vec::new(),
+            certificates: Vec::new(),
             endpoints: Endpoints::default(),
             admin: Admin {
                 metrics: Arc::new(metrics),
@@ -201,6 +204,7 @@ impl Server {
             self.tell(std::iter::repeat_with(retire));
         }
         // 2. The swap.
+        self.certificates = Followed::all(compiled.certificates, &self.certificates);
         self.means.publisher.config(compiled.config);
         // 3. What comes.
         if bound.sockets.iter().any(|sockets| !sockets.is_empty()) {

@@ -11,6 +11,7 @@ use nodens_engine::plan::{Plan, Source, Step, ZoneMap};
 use nodens_engine::responder::{Now, Responder};
 use nodens_engine::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use nodens_engine::stats::WorkerStats;
+use nodens_engine::stream::StreamLimits;
 use nodens_engine::time::{Clock, Instant};
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{RecordZone, RecordZoneBuilder, RrSet, Zone};
@@ -58,6 +59,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             dropped: 0,
             any_class: false,
             debug: false,
+            streams: StreamLimits::default(),
+            tls: None,
         }],
         plans: vec![Plan {
             steps: [step].into(),

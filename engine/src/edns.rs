@@ -1,5 +1,5 @@
 //! Our side of EDNS: what the OPT of a reply says. It is never a copy of the client's (RFC 6891 §6.2.3, RFC 5001, RFC
-//! 7828, RFC 8914).
+//! 7828, RFC 7830, RFC 8914).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use nodens_wire::{Opt, Query, Rcode, edns};
 
 use crate::answer::{Answer, Reason};
 use crate::plan::Plan;
-use crate::stream::IDLE;
+use crate::responder::Origin;
 
 /// The UDP size that our OPT offers, in bytes: what passes everywhere without fragments.
 pub(crate) const UDP_SIZE: u16 = 1232;
@@ -26,7 +26,12 @@ pub(crate) struct ReplyOpt {
     pub(crate) nsid: Option<Arc<[u8]>>,
     /// Code and value of each other option.
     pub(crate) options: ArrayVec<(u16, ArrayVec<u8, 8>), OPTIONS_MAX>,
+    /// The message is filled up to a whole number of blocks.
+    pub(crate) is_padded: bool,
 }
+
+/// What padded replies are a multiple of, in bytes (RFC 8467 §4.1).
+const PADDING_BLOCK: usize = 468;
 
 impl ReplyOpt {
     pub(crate) fn all_options(&self) -> impl Iterator<Item = (u16, &[u8])> {
@@ -38,12 +43,18 @@ impl ReplyOpt {
     pub(crate) fn len(&self) -> usize {
         self.all_options().fold(edns::OPT_LEN, |len, (_, value)| {
             len + edns::OPTION_HEAD_LEN + value.len()
-        })
+        }) + if self.is_padded { edns::OPTION_HEAD_LEN } else { 0 }
+    }
+
+    /// The zeros that a message of `len` bytes lacks, of which the client takes no more than `limit`.
+    pub(crate) fn padding(&self, len: usize, limit: usize) -> Option<(u16, &'static [u8])> {
+        let lacks = len.next_multiple_of(PADDING_BLOCK).min(limit).saturating_sub(len);
+        self.is_padded.then_some((edns::PADDING, &[0; PADDING_BLOCK][..lacks]))
     }
 
     /// There is nothing in it but its size and DO.
     pub(crate) fn is_plain(&self) -> bool {
-        self.nsid.is_none() && self.options.is_empty()
+        self.nsid.is_none() && self.options.is_empty() && !self.is_padded
     }
 }
 
@@ -58,7 +69,7 @@ pub(crate) fn udp_limit(query: &Query<'_>, plan: Option<&Plan>) -> usize {
 }
 
 /// The OPT of the reply to a query with one. There is a plan where a block holds the name.
-pub(crate) fn reply_opt(theirs: &Opt<'_>, plan: Option<&Plan>, is_stream: bool, answer: &Answer<'_>) -> ReplyOpt {
+pub(crate) fn reply_opt(theirs: &Opt<'_>, plan: Option<&Plan>, origin: Origin<'_>, answer: &Answer<'_>) -> ReplyOpt {
     let size = plan.and_then(|plan| plan.udp_size);
     let nsid = plan.and_then(|plan| plan.nsid.as_ref());
     let mut opt = ReplyOpt {
@@ -66,11 +77,11 @@ pub(crate) fn reply_opt(theirs: &Opt<'_>, plan: Option<&Plan>, is_stream: bool, 
         dnssec_ok: theirs.dnssec_ok,
         nsid: nsid.filter(|_| theirs.option(edns::NSID).is_some()).cloned(),
         options: ArrayVec::new(),
+        is_padded: origin.is_encrypted && theirs.option(edns::PADDING).is_some(),
     };
-    if is_stream && theirs.option(edns::KEEPALIVE).is_some() {
-        let tenths = (IDLE.as_millis() / 100) as u16;
+    if origin.is_stream && theirs.option(edns::KEEPALIVE).is_some() {
         opt.options
-            .push((edns::KEEPALIVE, tenths.to_be_bytes().into_iter().collect()));
+            .push((edns::KEEPALIVE, origin.keepalive.to_be_bytes().into_iter().collect()));
     }
     let error = match &answer.reason {
         Some(Reason::Unsynced(_)) => Some(edns::ede::NOT_READY),

@@ -60,8 +60,14 @@ pub(crate) fn write(
     out.set_flags(flags);
     if let Some(opt) = opt {
         out.release(opt_len);
-        // The room was reserved.
-        let _ = out.opt(opt.udp_size, answer.rcode, opt.dnssec_ok, opt.all_options());
+        let padding = opt.padding(out.len() + opt_len, limit);
+        // The room was reserved, and there is more up to the limit.
+        let _ = out.opt(
+            opt.udp_size,
+            answer.rcode,
+            opt.dnssec_ok,
+            opt.all_options().chain(padding),
+        );
     }
     let flags = out.flags().0;
     Written {

@@ -12,6 +12,7 @@ use crate::responder::{Now, Responder};
 use crate::services::{Extra, Host, Service, ServiceTree};
 use crate::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use crate::stats::{Series, WorkerStats};
+use crate::stream::StreamLimits;
 use crate::time::{Clock, Instant};
 use crate::zone::trie::NameHash;
 use crate::zone::{Collector, RecordZone, RecordZoneBuilder, Zone};
@@ -63,6 +64,8 @@ impl Default for World {
             dropped: BLOCKS,
             any_class: false,
             debug: false,
+            streams: StreamLimits::default(),
+            tls: None,
         };
         let stats = Arc::new(WorkerStats::new(BLOCKS as usize + 1));
         Self {

@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod answer;
+mod connections;
 mod edns;
 mod encode;
 #[doc(hidden)]
@@ -34,6 +35,7 @@ pub mod snapshot;
 pub mod stats;
 pub mod stream;
 pub mod time;
+pub mod tls;
 pub mod transfer;
 pub mod worker;
 pub mod zone;

@@ -24,14 +24,14 @@ use rand::rngs::ChaCha8Rng;
 use crate::answer::{Answer, Memory, Reason};
 use crate::edns::{UDP_SIZE, reply_opt, udp_limit};
 use crate::encode::{self, Written};
-use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId, UpstreamDatagram};
+use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, UpstreamDatagram};
 use crate::log::{LogEntry, LogQueue, ReplyKind};
 use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
 use crate::services::Entry;
 use crate::services::answer::Scratch;
 use crate::snapshot::{Config, Data, Route};
 use crate::stats::{Observed, Series, WorkerStats};
-use crate::stream::{REPLIES_LEN_MAX, Streams, split_frame};
+use crate::stream::Streams;
 use crate::time::{Clock, Instant};
 use crate::transfer::{Progress, TRANSFERS_MAX, Transfer};
 use crate::zone::trie::{self, NameHash};
@@ -57,23 +57,26 @@ pub struct Now<'z> {
 pub struct Responder {
     hash: NameHash,
     random: ChaCha8Rng,
-    stats: Arc<WorkerStats>,
+    pub(crate) stats: Arc<WorkerStats>,
     log: Option<LogQueue>,
-    streams: Streams,
+    pub(crate) streams: Streams,
     effects: VecDeque<(Effect, Vec<u8>)>,
-    memory: Memory,
-    work: Work,
+    pub(crate) memory: Memory,
+    pub(crate) work: Work,
     /// The names of a batch in lower case.
     folded: Vec<[u8; 256]>,
 }
 
 /// Memory that every answer uses and none keeps.
 #[derive(Debug)]
-struct Work {
+pub(crate) struct Work {
     names: Compressor,
     services: Scratch,
     /// Room for a message of any size.
     message: Vec<u8>,
+    /// What came under TLS, and the answers before they are sealed.
+    pub(crate) opened: Vec<u8>,
+    pub(crate) answers: Vec<u8>,
 }
 
 /// A query of a batch, after the first pass.
@@ -125,11 +128,14 @@ enum Spot<'z> {
 
 /// Who asked.
 #[derive(Clone, Copy)]
-struct Origin<'a> {
-    listener: ListenerId,
-    peer: &'a Peer,
-    local: Option<IpAddr>,
-    is_stream: bool,
+pub(crate) struct Origin<'a> {
+    pub(crate) listener: ListenerId,
+    pub(crate) peer: &'a Peer,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) is_stream: bool,
+    pub(crate) is_encrypted: bool,
+    /// How long the connection may stay without a query, in tenths of a second.
+    pub(crate) keepalive: u16,
 }
 
 impl<'a> Origin<'a> {
@@ -160,6 +166,8 @@ impl Responder {
                 names: Compressor::new(),
                 services: Scratch::default(),
                 message: Vec::new(),
+                opened: Vec::new(),
+                answers: Vec::new(),
             },
             folded: vec![[0; 256]; BATCH_MAX],
         }
@@ -180,6 +188,8 @@ impl Responder {
                 peer: datagram.peer,
                 local: datagram.local,
                 is_stream: false,
+                is_encrypted: false,
+                keepalive: 0,
             };
             seen.push(self.first(now, origin, datagram.query, row));
         }
@@ -199,6 +209,8 @@ impl Responder {
                 peer,
                 local: *local,
                 is_stream: false,
+                is_encrypted: false,
+                keepalive: 0,
             };
             datagram.reply_len = match first {
                 First::Refused(refusal) => refuse(bytes, *refusal, reply),
@@ -388,7 +400,7 @@ impl Responder {
 
     fn write(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
         let opt = asking.query.opt.as_ref();
-        let opt = opt.map(|opt| reply_opt(opt, plan(now, asking.route), asking.origin.is_stream, answer));
+        let opt = opt.map(|opt| reply_opt(opt, plan(now, asking.route), asking.origin, answer));
         // Over a stream there is room for all that was gathered; TC would only bring the client back.
         let cut = answer.limited && !asking.origin.is_stream;
         encode::write(
@@ -500,129 +512,8 @@ impl Responder {
         }
     }
 
-    /// Something happened on a client's connection.
-    pub fn stream(&mut self, now: &Now<'_>, event: StreamEvent<'_>) {
-        match event {
-            StreamEvent::Opened {
-                stream,
-                listener,
-                peer,
-                local,
-            } => {
-                let peer = Peer::from_socket_addr(peer);
-                if let Some(idle) = self.streams.opened(now.clock.now, stream, listener, peer, local.ip()) {
-                    self.stats.streams_limited.add(1);
-                    self.effect(Effect::CloseStream { stream: idle }, &[]);
-                }
-            }
-            StreamEvent::Readable { stream, bytes, reply } => self.read(now, stream, bytes, reply),
-            StreamEvent::Writable { stream } => {
-                let paused = self
-                    .streams
-                    .get_mut(stream)
-                    .is_some_and(|state| std::mem::take(&mut state.is_paused));
-                if paused {
-                    let mut reply = Vec::new();
-                    self.read(now, stream, &[], &mut reply);
-                    self.effect(Effect::WriteStream { stream }, &reply);
-                    let still = self.streams.get_mut(stream).is_some_and(|state| state.is_paused);
-                    if !still {
-                        self.effect(Effect::PauseStream { stream, paused: false }, &[]);
-                        self.close_if_done(stream);
-                    }
-                }
-            }
-            StreamEvent::HalfClosed { stream } => {
-                if let Some(state) = self.streams.get_mut(stream) {
-                    state.is_half_closed = true;
-                }
-                self.close_if_done(stream);
-            }
-            StreamEvent::Closed { stream } => self.streams.closed(stream),
-        }
-    }
-
-    /// A client that sends no more has been answered: nothing keeps the connection.
-    fn close_if_done(&mut self, stream: StreamId) {
-        if self
-            .streams
-            .get_mut(stream)
-            .is_some_and(|state| state.is_half_closed && !state.is_paused)
-        {
-            self.effect(Effect::CloseStream { stream }, &[]);
-        }
-    }
-
-    /// Answers all whole messages that have come, until their answers are enough for one write.
-    fn read(&mut self, now: &Now<'_>, stream: StreamId, bytes: &[u8], reply: &mut Vec<u8>) {
-        let Some(state) = self.streams.get_mut(stream) else {
-            return;
-        };
-        let (peer, origin_listener, local) = (state.peer, state.listener, state.local);
-        let origin = Origin {
-            listener: origin_listener,
-            peer: &peer,
-            local: Some(local),
-            is_stream: true,
-        };
-        let mut rest = bytes;
-        let mut came = false;
-        let mut full = false;
-        let mut stuck = false;
-        let mut transfer = state.transfer.take();
-        let whole_before = state.is_between_messages();
-        let mut waiting = None;
-        if !whole_before || state.is_paused {
-            state.push(bytes);
-            waiting = Some(state.take_pending());
-            rest = &[];
-        }
-        let mut answer = Answer::new(std::mem::take(&mut self.memory));
-        let mut source = waiting.as_deref().unwrap_or(rest);
-        loop {
-            if let Some(zone) = &mut transfer {
-                came = true;
-                match self.part(zone, reply) {
-                    Progress::Last(_) => transfer = None,
-                    // One message a turn: other clients must not wait for a whole zone.
-                    Progress::More(_) => full = true,
-                    Progress::Stuck => stuck = true,
-                }
-            }
-            if full || stuck {
-                break;
-            }
-            let Some((message, len)) = split_frame(source) else {
-                break;
-            };
-            if reply.len() >= REPLIES_LEN_MAX {
-                full = true;
-                break;
-            }
-            came = true;
-            transfer = self.message(now, origin, message, reply, &mut answer);
-            source = &source[2 + len..];
-        }
-        self.memory = answer.into_memory();
-        let Some(state) = self.streams.get_mut(stream) else {
-            return;
-        };
-        state.push(source);
-        state.transfer = transfer;
-        if came {
-            state.touch(now.clock.now);
-        }
-        if stuck {
-            return self.effect(Effect::CloseStream { stream }, &[]);
-        }
-        if full {
-            state.is_paused = true;
-            self.effect(Effect::PauseStream { stream, paused: true }, &[]);
-        }
-    }
-
     /// The next message of a transfer.
-    fn part(&mut self, transfer: &mut Transfer, reply: &mut Vec<u8>) -> Progress {
+    pub(crate) fn part(&mut self, transfer: &mut Transfer, reply: &mut Vec<u8>) -> Progress {
         let mut room = self.take_message();
         let progress = transfer.write(&mut room, &mut self.work.names);
         if let Progress::More(len) | Progress::Last(len) = progress {
@@ -633,7 +524,7 @@ impl Responder {
     }
 
     /// One message of a stream; its answer goes behind the others. A whole zone is yet to be written.
-    fn message<'z>(
+    pub(crate) fn message<'z>(
         &mut self,
         now: &Now<'z>,
         origin: Origin<'_>,
@@ -661,7 +552,7 @@ impl Responder {
                     && let Ok(apex) = Name::from_wire(folded)
                 {
                     let opt = query.opt.as_ref();
-                    let opt = opt.map(|opt| reply_opt(opt, plan(now, route), true, answer));
+                    let opt = opt.map(|opt| reply_opt(opt, plan(now, route), origin, answer));
                     transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), &query, opt)));
                 }
                 len
@@ -683,15 +574,6 @@ impl Responder {
     /// Another server replied. No step asks one yet.
     pub fn upstream(&mut self, _now: &Now<'_>, _reply: UpstreamDatagram<'_>) {}
 
-    /// Time has passed: closes connections that have been silent too long.
-    pub fn timeout(&mut self, now: Instant) {
-        let mut over = Vec::new();
-        self.streams.expire(now, |stream| over.push(stream));
-        for stream in over {
-            self.effect(Effect::CloseStream { stream }, &[]);
-        }
-    }
-
     /// When [`Responder::timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -703,7 +585,7 @@ impl Responder {
         self.effects.pop_front()
     }
 
-    fn effect(&mut self, effect: Effect, bytes: &[u8]) {
+    pub(crate) fn effect(&mut self, effect: Effect, bytes: &[u8]) {
         // A connection that is to be closed must not be forgotten; a datagram may be.
         let may_drop = matches!(effect, Effect::Send { .. });
         if may_drop && self.effects.len() >= EFFECTS_MAX {

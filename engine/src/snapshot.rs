@@ -8,6 +8,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 
 use crate::plan::{Plan, ZoneMap};
+use crate::stream::StreamLimits;
+use crate::tls::TlsSettings;
 use crate::zone::Zone;
 
 /// Where a zone stands in [`Data`]. A number is not given to another zone while a configuration names it.
@@ -93,6 +95,10 @@ pub struct Listener {
     pub any_class: bool,
     /// A panic while answering is not caught: whoever debugs wants to see it.
     pub debug: bool,
+    /// What its connections are granted.
+    pub streams: StreamLimits,
+    /// Its connections are under TLS.
+    pub tls: Option<Arc<TlsSettings>>,
 }
 
 /// All that the Corefile says to a worker.

@@ -230,6 +230,10 @@ pub struct WorkerStats {
     pub transfers: Counter,
     /// Transfers refused, since too many were under way.
     pub transfers_limited: Counter,
+    /// TLS handshakes that came to their end.
+    pub tls_handshakes: Counter,
+    /// TLS handshakes that began and broke, were given up or took too long.
+    pub tls_handshakes_failed: Counter,
     /// Effects that found their queue full.
     pub effects_dropped: Counter,
 }

@@ -1,23 +1,51 @@
 //! DNS over a stream, without the stream: framing, pipelining, limits and time-outs (RFC 7766).
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use hashbrown::HashMap;
 
 use crate::io::{ListenerId, Peer, StreamId};
 use crate::time::Instant;
+use crate::tls::Tls;
 use crate::transfer::Transfer;
 
 /// Connections of one worker. One more, and the one that has been idle longest is closed.
 pub const STREAMS_MAX: usize = 2048;
-/// The first query must have come in this time.
+/// Unless the listener says otherwise, the first query must have come in this time.
 pub const FIRST_QUERY: Duration = Duration::from_secs(3);
 /// The next one in this.
 pub const IDLE: Duration = Duration::from_secs(10);
+/// And answers that are waiting for their reader must have been taken in this.
+pub const WRITE: Duration = Duration::from_secs(5);
 /// Bytes of answers to one read; what is asked beyond waits until they have been taken.
-pub const REPLIES_LEN_MAX: usize = 256 * 1024;
+pub const REPLIES_LEN_MAX: usize = 64 * 1024;
+
+/// What a listener grants each of its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimits {
+    /// Time for the first query, and for the handshake before it.
+    pub first_query: Duration,
+    /// Time for each one after it.
+    pub idle: Duration,
+    /// Time to take the answers that others wait behind.
+    pub write: Duration,
+    /// Queries until it is closed.
+    pub queries_max: u64,
+}
+
+impl Default for StreamLimits {
+    fn default() -> Self {
+        Self {
+            first_query: FIRST_QUERY,
+            idle: IDLE,
+            write: WRITE,
+            queries_max: u64::MAX,
+        }
+    }
+}
 
 /// A connection.
 #[derive(Debug)]
@@ -25,10 +53,18 @@ pub(crate) struct Stream {
     pub(crate) listener: ListenerId,
     pub(crate) peer: Peer,
     pub(crate) local: IpAddr,
+    /// What stands between its bytes and its messages, unless they are the same. Not here while it is in use.
+    pub(crate) tls: Option<Box<Tls>>,
+    pub(crate) is_encrypted: bool,
+    pub(crate) limits: StreamLimits,
+    /// Queries that have come.
+    pub(crate) queries: u64,
     /// What has come and is not a whole message yet, or waits for room for its answer.
     pending: BytesMut,
-    /// When the next whole message must have come.
+    /// When the next whole message must have come, or the answers have been taken.
     deadline: Instant,
+    /// Where it stands in [`Streams::due`]: not behind `deadline`, but it may be before it.
+    noted: Instant,
     /// The client does not read; its messages wait.
     pub(crate) is_paused: bool,
     /// A zone on its way to the client; what was asked behind it waits.
@@ -50,11 +86,6 @@ impl Stream {
     pub(crate) fn take_pending(&mut self) -> BytesMut {
         self.pending.split()
     }
-
-    /// A whole message has come.
-    pub(crate) fn touch(&mut self, now: Instant) {
-        self.deadline = now.after(IDLE);
-    }
 }
 
 /// The first whole message of `bytes`, without its length, and the length.
@@ -67,53 +98,51 @@ pub(crate) fn split_frame(bytes: &[u8]) -> Option<(&[u8], usize)> {
 /// The connections of a worker.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    open: BTreeMap<StreamId, Stream>,
-    /// No stream's deadline is earlier. It may lie before all of them: streams only ever move theirs back.
-    earliest: Option<Instant>,
+    open: HashMap<StreamId, Stream, foldhash::fast::RandomState>,
+    /// Each of them once, by a moment at which its deadline has to be looked at. Most deadlines only move back, with
+    /// every query, so a stream is noted anew when its moment has come and not with each query.
+    due: BTreeSet<(Instant, StreamId)>,
 }
 
 impl Streams {
     pub(crate) fn new() -> Self {
         Self {
-            open: BTreeMap::new(),
-            earliest: None,
+            open: HashMap::default(),
+            due: BTreeSet::new(),
         }
     }
 
-    /// A new connection; returns one to be closed for it, where there are too many.
+    /// A new connection; returns one that has to go for it, where there are too many.
     pub(crate) fn opened(
         &mut self,
         now: Instant,
         id: StreamId,
-        listener: ListenerId,
-        peer: Peer,
-        local: IpAddr,
-    ) -> Option<StreamId> {
+        (listener, peer, local): (ListenerId, Peer, IpAddr),
+        limits: StreamLimits,
+        tls: Option<Box<Tls>>,
+    ) -> Option<(StreamId, Stream)> {
         let full = self.open.len() >= STREAMS_MAX;
         // The earliest deadline is that of the one idle longest.
-        let idle = full.then(|| {
-            self.open
-                .iter()
-                .min_by_key(|(id, stream)| (stream.deadline, **id))
-                .map(|(id, _)| *id)
-        });
-        let deadline = now.after(FIRST_QUERY);
+        let idle = full.then(|| self.soonest()).flatten();
+        let idle = idle.and_then(|(_, id)| Some((id, self.remove(id)?)));
+        let deadline = now.after(limits.first_query);
         let stream = Stream {
             listener,
             peer,
             local,
+            is_encrypted: tls.is_some(),
+            tls,
+            limits,
+            queries: 0,
             pending: BytesMut::new(),
             deadline,
+            noted: deadline,
             is_paused: false,
             transfer: None,
             is_half_closed: false,
         };
         self.open.insert(id, stream);
-        self.earliest = Some(self.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
-        let idle = idle.flatten();
-        if let Some(idle) = idle {
-            self.open.remove(&idle);
-        }
+        self.due.insert((deadline, id));
         idle
     }
 
@@ -126,32 +155,54 @@ impl Streams {
         self.open.values().filter(|stream| stream.transfer.is_some()).count()
     }
 
-    pub(crate) fn closed(&mut self, id: StreamId) {
-        self.open.remove(&id);
-        if self.open.is_empty() {
-            self.earliest = None;
+    /// From now on another deadline counts.
+    pub(crate) fn extend(&mut self, id: StreamId, deadline: Instant) {
+        let Some(stream) = self.open.get_mut(&id) else { return };
+        stream.deadline = deadline;
+        if deadline < stream.noted {
+            note(&mut self.due, id, stream);
         }
+    }
+
+    pub(crate) fn remove(&mut self, id: StreamId) -> Option<Stream> {
+        let stream = self.open.remove(&id)?;
+        self.due.remove(&(stream.noted, id));
+        Some(stream)
     }
 
     /// When to look for connections whose time is over.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.earliest
+        self.due.first().map(|(noted, _)| *noted)
     }
 
-    /// Takes out the connections whose time is over.
-    pub(crate) fn expire(&mut self, now: Instant, mut each: impl FnMut(StreamId)) {
-        if self.earliest.is_none_or(|earliest| earliest > now) {
-            return;
+    /// Takes out one connection whose time is over.
+    pub(crate) fn expire(&mut self, now: Instant) -> Option<(StreamId, Stream)> {
+        if self.deadline()? > now {
+            return None;
         }
-        let mut next: Option<Instant> = None;
-        self.open.retain(|id, stream| {
-            if stream.deadline <= now {
-                each(*id);
-                return false;
-            }
-            next = Some(next.map_or(stream.deadline, |next| next.min(stream.deadline)));
-            true
-        });
-        self.earliest = next;
+        let (deadline, id) = self.soonest()?;
+        (deadline <= now)
+            .then(|| self.remove(id))
+            .flatten()
+            .map(|stream| (id, stream))
     }
+
+    /// The stream with the earliest deadline.
+    fn soonest(&mut self) -> Option<(Instant, StreamId)> {
+        loop {
+            let (noted, id) = *self.due.first()?;
+            let stream = self.open.get_mut(&id).expect("what is due is open");
+            if stream.deadline == noted {
+                return Some((noted, id));
+            }
+            note(&mut self.due, id, stream);
+        }
+    }
+}
+
+/// Notes a stream at its deadline.
+fn note(due: &mut BTreeSet<(Instant, StreamId)>, id: StreamId, stream: &mut Stream) {
+    due.remove(&(stream.noted, id));
+    stream.noted = stream.deadline;
+    due.insert((stream.noted, id));
 }

@@ -30,6 +30,7 @@ pub mod etcd;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hosts;
+pub mod tls;
 pub mod zonefile;
 
 pub use change::Change;

@@ -101,6 +101,31 @@ pub fn go_duration(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_nanos(u64::try_from(nanoseconds).map_err(|_| invalid())?))
 }
 
+/// A duration as Go shows it: `1h30m0s`, `500ms`.
+pub fn go_text(duration: Duration) -> String {
+    let (secs, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    let decimal = |whole: u64, fraction: u32, digits: usize| {
+        let text = format!("{whole}.{fraction:0digits$}");
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    };
+    match (secs, nanos) {
+        (0, 0) => "0s".to_owned(),
+        (0, ..1_000) => format!("{nanos}ns"),
+        (0, ..1_000_000) => format!("{}\u{b5}s", decimal((nanos / 1_000).into(), nanos % 1_000, 3)),
+        (0, _) => format!("{}ms", decimal((nanos / 1_000_000).into(), nanos % 1_000_000, 6)),
+        _ => {
+            let (hours, minutes) = (secs / 3600, secs / 60 % 60);
+            let hours_text = if hours > 0 { format!("{hours}h") } else { String::new() };
+            let minutes_text = if secs >= 60 {
+                format!("{minutes}m")
+            } else {
+                String::new()
+            };
+            format!("{hours_text}{minutes_text}{}s", decimal(secs % 60, nanos, 9))
+        }
+    }
+}
+
 /// Parses whole seconds: a bare number, or a duration whose fraction of a second is cut off.
 pub fn seconds(text: &str) -> Result<u32, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
@@ -161,6 +186,24 @@ mod tests {
         ] {
             let found = go_duration(text).unwrap_err().to_string();
             assert!(found == error || error.is_empty(), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn durations_as_go_shows_them() {
+        for (text, shown) in [
+            ("0", "0s"),
+            ("5ns", "5ns"),
+            ("1.5us", "1.5\u{b5}s"),
+            ("500ms", "500ms"),
+            ("999.25ms", "999.25ms"),
+            ("1.5s", "1.5s"),
+            ("60s", "1m0s"),
+            ("90m", "1h30m0s"),
+            ("24h0m1s", "24h0m1s"),
+            ("3600s", "1h0m0s"),
+        ] {
+            assert_eq!(go_text(go_duration(text).unwrap()), shown, "{text}");
         }
     }
 

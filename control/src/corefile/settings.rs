@@ -100,6 +100,10 @@ pub struct ServerBlock {
     pub metadata: Option<Vec<NameBuf>>,
     /// `view`: the block is only for some of the questions for its zones.
     pub view: Option<View>,
+    /// `tls`; for the `tls://` keys alone.
+    pub tls: Option<Tls>,
+    /// All `timeouts` of the block.
+    pub timeouts: Timeouts,
 }
 
 impl ServerBlock {
@@ -127,6 +131,8 @@ pub struct Key {
 pub enum Scheme {
     /// Plain DNS over UDP and TCP.
     Dns,
+    /// DNS over TLS; plain DNS over TCP where no block of the address has `tls`.
+    Tls,
 }
 
 impl Scheme {
@@ -134,6 +140,15 @@ impl Scheme {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Dns => "dns",
+            Self::Tls => "tls",
+        }
+    }
+
+    /// What stands in front of a zone where the usual transport is left out.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Dns => "",
+            Self::Tls => "tls://",
         }
     }
 }
@@ -497,4 +512,58 @@ pub struct View {
 pub struct Prometheus {
     /// Default `localhost:9153`.
     pub address: HttpAddress,
+}
+
+/// `tls`
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// Ours, with those that lead to its authority.
+    pub certificate: PathSetting,
+    /// Its key.
+    pub key: PathSetting,
+    /// Who may have signed the clients' certificates; none means the system's authorities.
+    pub authority: Option<PathSetting>,
+    /// What clients have to show.
+    pub client_auth: ClientAuth,
+    /// Where the secrets of all connections are written, for somebody who looks at packets.
+    pub keylog: Option<PathSetting>,
+    /// The directive's name.
+    pub span: Span,
+}
+
+/// What a client has to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientAuth {
+    /// It is not asked.
+    NoCert,
+    /// It is asked for a certificate, and any or none will do.
+    Request,
+    /// Any certificate.
+    Require,
+    /// None, or one that the authority signed.
+    VerifyIfGiven,
+    /// One that the authority signed.
+    RequireAndVerify,
+}
+
+/// `timeouts`: what connections are granted; none of these means the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For the first query.
+    pub read: Option<Duration>,
+    /// For taking answers.
+    pub write: Option<Duration>,
+    /// For each query after the first.
+    pub idle: Option<Duration>,
+    /// Queries until the connection is closed.
+    pub queries_max: Option<QueriesMax>,
+}
+
+/// `maxtcpqueries`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueriesMax {
+    /// Any number.
+    Unlimited,
+    /// So many.
+    Of(u64),
 }

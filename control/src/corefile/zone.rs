@@ -13,7 +13,9 @@ use super::settings::{Key, Scheme};
 pub(super) const ZONE_TEXT_MAX: usize = 255;
 
 /// Transports that CoreDNS knows and nodens does not have yet.
-const SCHEMES_MISSING: [&str; 5] = ["tls", "quic", "grpc", "https", "https3"];
+const SCHEMES_MISSING: [&str; 4] = ["quic", "grpc", "https", "https3"];
+/// The port of DNS over TLS (RFC 7858 §3.1).
+const TLS_PORT: u16 = 853;
 
 /// Why a text is no zone; worded as CoreDNS does.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -60,18 +62,22 @@ pub(super) fn parse(text: &str) -> Result<(Vec<NameBuf>, Option<u16>), ZoneError
 
 /// Parses a key of a server block.
 pub(super) fn keys(word: &Word, default_port: u16) -> Result<Vec<Key>, Diagnostic> {
-    let text = match word.text.split_once("://") {
-        None | Some(("dns", _)) => word.text.strip_prefix("dns://").unwrap_or(&word.text),
+    let (scheme, text, default_port) = match word.text.split_once("://") {
+        None => (Scheme::Dns, &*word.text, default_port),
+        Some(("dns", text)) => (Scheme::Dns, text, default_port),
+        Some(("tls", text)) => (Scheme::Tls, text, TLS_PORT),
         Some((scheme, _)) if SCHEMES_MISSING.contains(&scheme) => {
             let text = format!("nodens does not serve {scheme}:// yet");
-            return Err(Diagnostic::error(word.span, text).label("only plain DNS over UDP and TCP"));
+            return Err(Diagnostic::error(word.span, text).label("only `dns://` and `tls://`"));
         }
         Some((scheme, _)) => {
             let error = Diagnostic::error(word.span, ZoneError::Name(word.text.to_string()).to_string());
-            return Err(match nearest(scheme, SCHEMES_MISSING.into_iter().chain(["dns"])) {
-                Some(near) => error.help(format!("did you mean `{near}://`?")),
-                None => error.help("of the transports nodens has `dns://`, which may be left out"),
-            });
+            return Err(
+                match nearest(scheme, SCHEMES_MISSING.into_iter().chain(["dns", "tls"])) {
+                    Some(near) => error.help(format!("did you mean `{near}://`?")),
+                    None => error.help("of the transports nodens has `dns://`, which may be left out, and `tls://`"),
+                },
+            );
         }
     };
     let (zones, port) = parse(text).map_err(|error| {
@@ -90,7 +96,7 @@ pub(super) fn keys(word: &Word, default_port: u16) -> Result<Vec<Key>, Diagnosti
     Ok(zones
         .into_iter()
         .map(|zone| Key {
-            scheme: Scheme::Dns,
+            scheme,
             zone,
             port,
             span: word.span,
@@ -273,7 +279,9 @@ mod tests {
     fn keys_have_a_scheme_and_a_port() {
         check_key(".", "dns://.:53");
         check_key("dns://cedar.example:54", "dns://cedar.example.:54");
-        check_key("tls://cedar.example", "! nodens does not serve tls:// yet ");
+        check_key("tls://cedar.example", "tls://cedar.example.:853");
+        check_key("tls://cedar.example:54", "tls://cedar.example.:54");
+        check_key("quic://cedar.example", "! nodens does not serve quic:// yet ");
         check_key("https3://.", "! nodens does not serve https3:// yet ");
         check_key(
             "htps://.",

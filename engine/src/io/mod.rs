@@ -60,6 +60,9 @@ pub const DATAGRAM_ROOM: usize = 2048;
 /// Most connections of one port. Past it, new ones are closed as they come.
 pub const STREAMS_MAX: usize = 1 << 16;
 
+/// Most bytes of a stream handed over in one round: a hundred questions or two, so that nobody waits long for his turn.
+pub const READ_MAX: usize = 8 << 10;
+
 /// From this many unwritten bytes on, a stream's own bytes are left in the kernel.
 pub const PENDING_PAUSE: usize = 256 << 10;
 

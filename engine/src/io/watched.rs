@@ -13,10 +13,10 @@ use super::batch::UdpListener;
 use super::readiness::{Patience, Readiness, Source};
 use super::stream::Streams;
 use super::upstream::Upstreams;
-use super::{Counters, Effect, Handler, ListenerId, Waker};
+use super::{Counters, Effect, Handler, ListenerId, READ_MAX, Waker};
 use crate::time::Instant;
 
-/// Most bytes of a stream handed over at once, and room for the largest datagram of an upstream.
+/// Room for the largest datagram of an upstream.
 const BUFFER_LEN: usize = 64 << 10;
 
 pub(super) struct Watched {
@@ -121,7 +121,7 @@ impl Watched {
             events += 1;
             streams.accept(readiness, accepted, handler);
         });
-        events += streams.serve(readiness, handler, buffer);
+        events += streams.serve(readiness, handler, &mut buffer[..READ_MAX]);
         events + upstreams.serve(handler, buffer)
     }
 

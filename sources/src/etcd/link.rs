@@ -358,7 +358,7 @@ pub(super) fn reason(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::etcd::Tls;
+    use crate::tls::Tls;
 
     fn urls(endpoints: &[&str], tls: bool) -> Vec<String> {
         let settings = Settings {

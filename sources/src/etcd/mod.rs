@@ -17,7 +17,6 @@ mod quiet;
 mod run;
 pub mod service;
 pub mod step;
-mod tls;
 mod watch;
 
 use std::fmt;
@@ -31,9 +30,9 @@ pub use keys::keys_of_zone;
 pub use lease::{LeaseId, LeaseState, LeaseUpdate};
 pub use run::run;
 pub use service::{BadValue, Host, Service};
-pub use tls::{Tls, TlsError};
 
 use crate::Change;
+use crate::tls::Tls;
 
 /// Requests for the remaining time of leases, all together, in a second, unless configured otherwise.
 pub const LEASE_REQUESTS_PER_SEC: u32 = 100;

@@ -268,6 +268,16 @@ impl Metrics {
             |worker| worker.transfers_limited.get(),
         );
         single(
+            "nodens_tls_handshakes_total",
+            "TLS handshakes that came to their end.",
+            |worker| worker.tls_handshakes.get(),
+        );
+        single(
+            "nodens_tls_handshakes_failed_total",
+            "TLS handshakes that began and broke, were given up or took too long.",
+            |worker| worker.tls_handshakes_failed.get(),
+        );
+        single(
             "nodens_effects_dropped_total",
             "Writes and closes that found their queue full.",
             |worker| worker.effects_dropped.get(),

@@ -55,6 +55,8 @@ fn what_has_no_labels_is_there_from_the_start() {
             "nodens_streams_limited_total 0",
             "nodens_transfers_total 0",
             "nodens_transfers_limited_total 0",
+            "nodens_tls_handshakes_total 0",
+            "nodens_tls_handshakes_failed_total 0",
             "nodens_effects_dropped_total 0",
             "nodens_udp_datagrams_total 0",
             "nodens_port_waits_total 0",
@@ -316,6 +318,8 @@ fn counters_of_workers_and_ports() {
         worker.streams_limited.add(4);
         worker.transfers_limited.add(6);
         worker.effects_dropped.add(5);
+        worker.tls_handshakes.add(6);
+        worker.tls_handshakes_failed.add(7);
     }
     check(
         &metrics,
@@ -329,6 +333,8 @@ fn counters_of_workers_and_ports() {
             "nodens_streams_limited_total 8",
             "nodens_transfers_limited_total 12",
             "nodens_effects_dropped_total 10",
+            "nodens_tls_handshakes_total 12",
+            "nodens_tls_handshakes_failed_total 14",
             "nodens_kernel_drops_total{server=\"dns://:53\"} 0",
             "nodens_kernel_drops_total{server=\"dns://:54\"} 0",
         ],

@@ -20,6 +20,8 @@ mod log;
 mod metadata;
 mod multisocket;
 mod scope;
+mod timeouts;
+mod tls;
 mod transfer;
 mod unbuilt;
 mod view;
@@ -30,7 +32,7 @@ use nodens_wire::NameBuf;
 
 use super::diagnostic::{Diagnostic, Findings, nearest};
 use super::parser::{Line, ParsedBlock};
-use super::settings::{Key, ServerBlock};
+use super::settings::{Key, ServerBlock, Timeouts};
 use super::source::{Span, World};
 use super::zone;
 use scope::Scope;
@@ -38,7 +40,7 @@ use scope::Scope;
 pub use edns::NSID_LEN_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 29] = [
+pub const KNOWN: [&str; 31] = [
     "acl",
     "any",
     "bind",
@@ -65,13 +67,15 @@ pub const KNOWN: [&str; 29] = [
     "ready",
     "root",
     "trace",
+    "timeouts",
+    "tls",
     "transfer",
     "view",
     "whoami",
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 34] = [
+pub const MISSING: [&str; 32] = [
     "auto",
     "autopath",
     "azure",
@@ -103,8 +107,6 @@ pub const MISSING: [&str; 34] = [
     "sign",
     "startup",
     "template",
-    "timeouts",
-    "tls",
     "tsig",
 ];
 
@@ -176,6 +178,12 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "prometheus" => once(&mut block.prometheus, line, scope, http::prometheus),
         "ready" => once(&mut block.ready, line, scope, http::ready),
         "trace" => unbuilt::trace(line, scope),
+        "timeouts" => timeouts::timeouts(line, &mut block.timeouts, scope),
+        "tls" if block.tls.is_some() => {
+            let text = "plugin/tls: TLS already configured for this server instance";
+            scope.error(line.name.span, text);
+        }
+        "tls" => block.tls = tls::tls(line, scope),
         "transfer" => block.transfer.push(transfer::transfer(line, scope)),
         "view" => once(&mut block.view, line, scope, view::view),
         "whoami" => block.whoami |= bare(line, scope),
@@ -301,6 +309,8 @@ fn empty_block(span: Span) -> ServerBlock {
         health: None,
         ready: None,
         prometheus: None,
+        tls: None,
+        timeouts: Timeouts::default(),
         metadata: None,
         view: None,
     }

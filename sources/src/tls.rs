@@ -1,12 +1,12 @@
-//! The files of the `tls` option, read and checked when the configuration is.
+//! Certificates and keys in files, read and checked when the configuration is: ours, and of those we trust.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys, RootCertStore};
 use thiserror::Error;
 
 /// Certificates in PEM.
@@ -14,7 +14,7 @@ use thiserror::Error;
 pub struct Tls {
     /// The certificate and the key that we show.
     pub cert_and_key: Option<(Vec<u8>, Vec<u8>)>,
-    /// Who may have signed the server's certificate; `None`: whom the system trusts.
+    /// Who may have signed the other side's certificate; `None`: whom the system trusts.
     pub ca: Option<Vec<u8>>,
 }
 
@@ -69,6 +69,45 @@ impl Tls {
         let ca = ca.map(|file| load_roots(file, &read)).transpose()?;
         Ok(Self { cert_and_key, ca })
     }
+
+    /// Our certificate with those that lead to its authority, and its key.
+    pub fn certified_key(&self) -> Option<CertifiedKey> {
+        let (cert, key) = self.cert_and_key.as_ref()?;
+        certified_key(cert, key).ok()
+    }
+
+    /// Who may have signed the other side's certificate; `None`: whom the system trusts.
+    pub fn roots(&self) -> Option<RootCertStore> {
+        self.ca.as_deref().map(roots)
+    }
+}
+
+/// Parts that are no certificates do not matter.
+fn roots(pem: &[u8]) -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).flatten());
+    roots
+}
+
+/// Which of the two files is of no use, and why.
+enum BadPair {
+    Cert(String),
+    Key(String),
+}
+
+fn certified_key(cert: &[u8], key: &[u8]) -> Result<CertifiedKey, BadPair> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
+    let chain = chain.map_err(|error| BadPair::Cert(error.to_string()))?;
+    if chain.is_empty() {
+        return Err(BadPair::Cert("no certificate in it".to_owned()));
+    }
+    let private = PrivateKeyDer::from_pem_slice(key).map_err(|error| BadPair::Key(error.to_string()))?;
+    CertifiedKey::from_der(chain, private, &rustls::crypto::ring::default_provider()).map_err(|error| match error {
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            BadPair::Key("it is not the key of this certificate".to_owned())
+        }
+        error => BadPair::Cert(error.to_string()),
+    })
 }
 
 fn load_roots(file: &Path, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Vec<u8>, TlsError> {
@@ -76,10 +115,7 @@ fn load_roots(file: &Path, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Resul
         file: file.to_owned(),
         error,
     })?;
-    let mut roots = RootCertStore::empty();
-    // Parts that are no certificates do not matter as long as one is.
-    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).flatten());
-    if roots.is_empty() {
+    if roots(&pem).is_empty() {
         return Err(TlsError::NoRoots { file: file.to_owned() });
     }
     Ok(pem)
@@ -96,14 +132,10 @@ fn load_pair(
     };
     let cert_pem = read(cert).map_err(|error| bad(cert, error.to_string()))?;
     let key_pem = read(key).map_err(|error| bad(key, error.to_string()))?;
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&cert_pem).collect();
-    let chain = chain.map_err(|error| bad(cert, error.to_string()))?;
-    if chain.is_empty() {
-        return Err(bad(cert, "no certificate in it".to_owned()));
-    }
-    let private = PrivateKeyDer::from_pem_slice(&key_pem).map_err(|error| bad(key, error.to_string()))?;
-    let provider = rustls::crypto::ring::default_provider();
-    CertifiedKey::from_der(chain, private, &provider).map_err(|error| bad(cert, error.to_string()))?;
+    certified_key(&cert_pem, &key_pem).map_err(|error| match error {
+        BadPair::Cert(reason) => bad(cert, reason),
+        BadPair::Key(reason) => bad(key, reason),
+    })?;
     Ok((cert_pem, key_pem))
 }
 
@@ -160,6 +192,9 @@ mod tests {
         assert!(error(&["cert.pem", "no.pem"]).starts_with("could not load TLS cert: no.pem: "));
         assert!(error(&["junk.pem", "key.pem"]).starts_with("could not load TLS cert: junk.pem: "));
         assert!(error(&["cert.pem", "junk.pem"]).starts_with("could not load TLS cert: junk.pem: "));
-        assert!(error(&["cert.pem", "other.pem"]).starts_with("could not load TLS cert: cert.pem: "));
+        assert_eq!(
+            error(&["cert.pem", "other.pem"]),
+            "could not load TLS cert: other.pem: it is not the key of this certificate"
+        );
     }
 }
