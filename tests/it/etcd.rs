@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nodens_tests::case::Transport;
+use nodens_tests::ask::Way;
 use nodens_tests::etcd::Etcd;
 use nodens_tests::nodens::{Nodens, Reply};
 use nodens_tests::process::nodens;
@@ -386,7 +386,7 @@ fn a_question_over_everything_is_bounded() {
                 "{question}: {reply:?}"
             );
         }
-        let reply = server.ask_over(&question, Transport::Tcp);
+        let reply = server.ask_over(&question, Way::Tcp);
         took.sort();
         println!(
             "{question} over {services}: {:?}, {} answers in {} bytes over TCP",

@@ -13,4 +13,5 @@ mod rebuild; // zones changed step by step against zones built anew
 mod sim; // network, etcd and clock by seed
 mod steps; // the steps before those with data, one by one
 mod tidy; // manifests, crate roots and the file tree
+mod tls; // DNS over TLS without sockets
 mod transfers; // whole zones over streams

@@ -10,8 +10,9 @@ use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use socket2::{Domain, Socket, Type};
 
-use crate::case::{Ask, AskEdns, Transport};
+use crate::case::{Ask, AskEdns};
 use crate::records::{class_of, type_of};
+use crate::tls::TlsClient;
 use crate::world::random;
 
 /// Bytes of hex text; blanks do not count.
@@ -105,23 +106,42 @@ pub fn packet(ask: &Ask) -> Result<Vec<u8>, String> {
     message.to_vec().map_err(|e| e.to_string())
 }
 
+/// How a packet travels.
+#[derive(Clone, Copy, Debug)]
+pub enum Way<'t> {
+    /// In a datagram.
+    Udp,
+    /// On a connection of its own.
+    Tcp,
+    /// On one of this client.
+    Tls(&'t TlsClient),
+}
+
 /// Sends a packet and returns the first reply, or nothing when none comes in time.
 pub fn exchange(
     packet: &[u8],
     to: SocketAddr,
     from: Option<IpAddr>,
-    transport: Transport,
+    way: Way<'_>,
     timeout: Duration,
 ) -> Option<Vec<u8>> {
-    match transport {
-        Transport::Udp => datagram(packet, to, from, timeout).ok(),
-        Transport::Tcp => over_stream(packet, to, from, timeout).ok()?.into_iter().next(),
-    }
+    exchange_all(packet, to, from, way, timeout).into_iter().next()
 }
 
-/// Sends a question for a whole zone and returns all messages that hold it, or nothing when they do not come in time.
-pub fn transfer(packet: &[u8], to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> Vec<Vec<u8>> {
-    over_stream(packet, to, from, timeout).unwrap_or_default()
+/// The same, but returns all messages of a reply that holds a whole zone.
+pub fn exchange_all(
+    packet: &[u8],
+    to: SocketAddr,
+    from: Option<IpAddr>,
+    way: Way<'_>,
+    timeout: Duration,
+) -> Vec<Vec<u8>> {
+    let replies = match way {
+        Way::Udp => datagram(packet, to, from, timeout).map(|reply| vec![reply]),
+        Way::Tcp => connect(to, from, timeout).and_then(|stream| over_stream(packet, stream)),
+        Way::Tls(client) => connect(to, from, timeout).and_then(|stream| over_stream(packet, client.over(stream))),
+    };
+    replies.unwrap_or_default()
 }
 
 fn datagram(packet: &[u8], to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> std::io::Result<Vec<u8>> {
@@ -137,20 +157,19 @@ fn datagram(packet: &[u8], to: SocketAddr, from: Option<IpAddr>, timeout: Durati
     Ok(reply)
 }
 
-/// The reply; several messages where it is a zone that goes on.
-fn over_stream(
-    packet: &[u8],
-    to: SocketAddr,
-    from: Option<IpAddr>,
-    timeout: Duration,
-) -> std::io::Result<Vec<Vec<u8>>> {
+fn connect(to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     if let Some(from) = from {
         socket.bind(&SocketAddr::new(from, 0).into())?;
     }
     socket.connect_timeout(&to.into(), timeout)?;
-    let mut stream = TcpStream::from(socket);
+    let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(timeout))?;
+    Ok(stream)
+}
+
+/// The reply; several messages where it is a zone that goes on.
+fn over_stream(packet: &[u8], mut stream: impl Read + Write) -> std::io::Result<Vec<Vec<u8>>> {
     stream.write_all(&framed(packet))?;
     let mut replies = Vec::new();
     let mut ends = Ends::default();

@@ -144,8 +144,10 @@ pub struct Ask {
     pub edns: Option<AskEdns>,
     /// Short for an OPT of this size.
     pub bufsize: Option<u16>,
-    /// `tcp`, else UDP.
+    /// `tcp` or `tls`, else UDP.
     pub transport: Option<Transport>,
+    /// With `tls`: whom the client trusts, and who it is.
+    pub tls: AskTls,
     /// The serial that an IXFR question names.
     pub serial: Option<u32>,
     /// Name of another port, or its number.
@@ -242,6 +244,22 @@ pub enum Transport {
     Udp,
     /// A connection for each question.
     Tcp,
+    /// The same under TLS.
+    Tls,
+}
+
+/// The client of a question over TLS.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AskTls {
+    /// The authority that must have signed the server's certificate; `CA` unless said.
+    pub ca: Option<String>,
+    /// Its own certificate, `CERT` or `OTHERCERT`.
+    pub cert: Option<String>,
+    /// What the server's certificate must name; `localhost` unless said.
+    pub name: Option<String>,
+    /// The only version it offers.
+    pub version: Option<Value>,
 }
 
 /// The OPT of a question.

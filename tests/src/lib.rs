@@ -7,6 +7,7 @@
 //! contract  what every port must do
 //! page      the metrics page                etcd      a real etcd     authority   its certificates
 //! nodens    the server as a process         proxy     a network that fails
+//! tls       a client of DNS over TLS
 //! oracle    naive resolvers                 seed      numbers by seed
 //! served    the same with several server blocks and streams
 //! folding   a zone of etcd as the control plane folds it
@@ -31,6 +32,7 @@ pub mod runner;
 pub mod seed;
 pub mod served;
 pub mod sim;
+pub mod tls;
 pub mod world;
 
 use std::fmt;

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use hickory_proto::op::Message;
 
-use crate::ask::{self, exchange, question};
-use crate::case::Transport;
+use crate::ask::{self, Way, exchange, question};
 use crate::page;
 use crate::process::{Process, nodens};
 use crate::records::{Line, line_of, rcode_text};
@@ -114,18 +113,18 @@ impl Nodens {
     /// # Panics
     /// The reply is no DNS message.
     pub fn ask(&self, text: &str) -> Reply {
-        self.ask_over(text, Transport::Udp)
+        self.ask_over(text, Way::Udp)
     }
 
     /// Asks `NAME TYPE`.
     ///
     /// # Panics
     /// The reply is no DNS message.
-    pub fn ask_over(&self, text: &str, transport: Transport) -> Reply {
+    pub fn ask_over(&self, text: &str, way: Way<'_>) -> Reply {
         let packet = question(text)
             .and_then(|m| m.to_vec().map_err(|e| e.to_string()))
             .expect("a question");
-        let Some(wire) = exchange(&packet, self.address("PORT"), None, transport, REPLY_WITHIN) else {
+        let Some(wire) = exchange(&packet, self.address("PORT"), None, way, REPLY_WITHIN) else {
             return Reply::none();
         };
         let message = Message::from_vec(&wire).expect("a DNS message");

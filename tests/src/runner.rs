@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use regex::Regex;
 use serde_json::Value;
 
-use crate::ask::{self, converse, exchange, from_hex, question, transfer};
+use crate::ask::{self, Way, converse, exchange, exchange_all, from_hex, question};
 use crate::case::{Ask, Case, Step, TcpStreamAsk, Transport};
 use crate::etcd::Etcd;
 use crate::process::{Process, signal_named};
 use crate::records::{Line, check_section, wanted_line};
+use crate::tls::TlsClient;
 use crate::world::World;
 use crate::{Mismatch, authority, expect, mismatch, page};
 
@@ -96,6 +97,18 @@ fn failed(error: impl fmt::Display) -> Mismatch {
     Mismatch(error.to_string())
 }
 
+fn asks_over_tls(case: &Case) -> bool {
+    case.all_queries().any(|ask| ask.transport == Some(Transport::Tls))
+}
+
+fn way<'t>(ask: &Ask, client: Option<&'t TlsClient>) -> Way<'t> {
+    match (client, ask.transport) {
+        (Some(client), _) => Way::Tls(client),
+        (None, Some(Transport::Tcp)) => Way::Tcp,
+        (None, _) => Way::Udp,
+    }
+}
+
 /// All text of a case in which placeholders count.
 fn texts(case: &Case) -> String {
     let mut all = vec![case.corefile.clone()];
@@ -120,7 +133,9 @@ impl<'r> Run<'r> {
         };
         let files = match &etcd {
             Some(etcd) if !etcd.files().is_empty() => etcd.files().clone(),
-            _ if needs_certificates(&text) => authority::make(&world.folder().join("certs")).map_err(failed)?,
+            _ if needs_certificates(&text) || asks_over_tls(case) => {
+                authority::make(&world.folder().join("certs")).map_err(failed)?
+            }
             _ => authority::Files::new(),
         };
         for (word, path) in files {
@@ -352,13 +367,28 @@ impl<'r> Run<'r> {
             .transpose()
             .map_err(Mismatch)?;
         let to = self.address_of(ask)?;
-        let replies = match ask.transport.unwrap_or(Transport::Udp) {
-            Transport::Tcp => transfer(&packet, to, from, timeout),
-            Transport::Udp => exchange(&packet, to, from, Transport::Udp, timeout)
-                .into_iter()
-                .collect(),
-        };
+        let client = self.tls_client(ask)?;
+        let replies = exchange_all(&packet, to, from, way(ask, client.as_ref()), timeout);
         Ok((packet, replies))
+    }
+
+    fn tls_client(&self, ask: &Ask) -> Result<Option<TlsClient>, Mismatch> {
+        if ask.transport != Some(Transport::Tls) {
+            return Ok(None);
+        }
+        let file = |word: &str| PathBuf::from(self.world.fill(&format!("{{{word}}}")));
+        let identity = ask
+            .tls
+            .cert
+            .as_deref()
+            .map(|cert| (file(cert), file(&cert.replace("CERT", "KEY"))));
+        let client = TlsClient::new(
+            &file(ask.tls.ca.as_deref().unwrap_or("CA")),
+            identity.as_ref().map(|(cert, key)| (&**cert, &**key)),
+            ask.tls.name.as_deref().unwrap_or("localhost"),
+            ask.tls.version.as_ref().map(scalar).as_deref(),
+        );
+        client.map(Some).map_err(failed)
     }
 
     fn once(&self, ask: &Ask) -> Result<Vec<Line>, Mismatch> {
@@ -414,10 +444,11 @@ impl<'r> Run<'r> {
         let packet = ask::packet(ask).map_err(Mismatch)?;
         let to = self.address_of(ask)?;
         let timeout = Duration::from_secs_f64(ask.timeout.unwrap_or(8.0));
-        let transport = ask.transport.unwrap_or(Transport::Udp);
+        let client = self.tls_client(ask)?;
+        let way = way(ask, client.as_ref());
         let mut codes: BTreeMap<String, usize> = BTreeMap::new();
         std::thread::scope(|scope| {
-            let one = || exchange(&packet, to, None, transport, timeout);
+            let one = || exchange(&packet, to, None, way, timeout);
             let asked: Vec<_> = (0..ask.parallel.unwrap_or(1)).map(|_| scope.spawn(one)).collect();
             for thread in asked {
                 let reply = thread.join().ok().flatten();

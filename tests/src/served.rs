@@ -12,6 +12,7 @@ use nodens_engine::responder::{Now, Responder};
 use nodens_engine::services::{Editor, Extra, Host, Service, ServiceTree};
 use nodens_engine::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use nodens_engine::stats::WorkerStats;
+use nodens_engine::stream::StreamLimits;
 use nodens_engine::time::{Clock, Instant};
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, Zone};
@@ -107,6 +108,8 @@ pub fn config(blocks: Vec<(&str, Plan)>) -> Config {
             dropped,
             any_class: false,
             debug: false,
+            streams: StreamLimits::default(),
+            tls: None,
         }],
         plans,
     }

@@ -4,7 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use etcd_client::{Client, Permission, PermissionType};
-use nodens_sources::etcd::{Settings, Tls};
+use nodens_sources::etcd::Settings;
+use nodens_sources::tls::Tls;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::follower::{Follower, settings};
