@@ -100,7 +100,7 @@ fn queries_are_summed_over_workers() {
         observe(&series.response_size[0], 5, 511);
         observe(&series.response_size[0], 14, 65_000);
         series.dnssec_ok.add(2);
-        series.responses[0][1].add(at as u64 + 1);
+        series.responses[0][StepName::Hosts as usize].add(at as u64 + 1);
         series.responses[3][StepName::ALL.len()].add(1);
         series.responses[24][StepName::ALL.len()].add(1);
     }
