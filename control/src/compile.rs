@@ -3,21 +3,22 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::task::Waker;
 
 use ipnet::IpNet;
 use nodens_engine::io::{ListenerId, Transport, interface_addresses, wildcard};
 use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
-    Acl, AclAction, AclLine, AclStanza, Chaos, Cidr, Clients, Header, Hosts, LoadBalance, Local, Nets, Plan, Source,
-    Step, Transfer, ZoneMap,
+    Acl, AclAction, AclLine, AclStanza, Auto, Chaos, Cidr, Clients, Copied, Header, Hosts, LoadBalance, Local, Nets,
+    Plan, Secondary, Source, Step, Transfer, ZoneMap,
 };
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::stream::StreamLimits;
 use nodens_engine::tls::TlsSettings;
 use nodens_engine::zone::trie::NameHash;
-use nodens_sources::etcd;
 use nodens_sources::tls::Tls;
+use nodens_sources::{etcd, secondary};
 use nodens_wire::NameBuf;
 
 use crate::admin::{PluginEnabled, SeriesLabels};
@@ -26,6 +27,7 @@ use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, Key, Quer
 use crate::corefile::{Diagnostic, Span};
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
+use crate::secondary::Notified;
 
 /// A configuration, ready to be started.
 #[derive(Debug)]
@@ -38,6 +40,10 @@ pub struct Compiled {
     pub etcd: Vec<EtcdSource>,
     /// Zones of `file` stanzas.
     pub files: Vec<FileSource>,
+    /// `auto` stanzas.
+    pub auto: Vec<AutoSource>,
+    /// Zones of `secondary` stanzas.
+    pub secondary: Vec<SecondarySource>,
     /// `hosts` directives.
     pub hosts: Vec<HostsSource>,
     /// `tls` directives.
@@ -97,6 +103,30 @@ pub struct FileSource {
     pub notify: Option<Notify>,
 }
 
+/// An `auto` stanza.
+#[derive(Clone, Debug)]
+pub struct AutoSource {
+    /// Where its zones are published.
+    pub id: ZoneId,
+    /// The stanza.
+    pub settings: settings::Auto,
+    /// Who is told of new versions.
+    pub transfer: Vec<settings::Transfer>,
+}
+
+/// A zone of a `secondary` stanza.
+#[derive(Clone, Debug)]
+pub struct SecondarySource {
+    /// Where it is published.
+    pub id: ZoneId,
+    /// The zone and its primaries.
+    pub settings: secondary::Settings,
+    /// Told by workers that a primary has a new version.
+    pub notified: Arc<Notified>,
+    /// Who is told then.
+    pub notify: Option<Notify>,
+}
+
 /// A `hosts` directive.
 #[derive(Clone, Debug)]
 pub struct HostsSource {
@@ -119,6 +149,8 @@ pub fn compile(corefile: &Corefile, hash: &NameHash, numbers: &mut Numbers) -> R
             listeners: Vec::new(),
             etcd: Vec::new(),
             files: Vec::new(),
+            auto: Vec::new(),
+            secondary: Vec::new(),
             hosts: Vec::new(),
             certificates: Vec::new(),
             plugins: Vec::new(),
@@ -460,7 +492,7 @@ impl Compiler<'_> {
             for file in &block.file {
                 for zone in &file.zones {
                     let mut made = None;
-                    let notify = notify(block, zone);
+                    let notify = notify(&block.transfer, zone);
                     zones.entry(zone, || *made.insert(self.file_zone(zone, file, notify.clone())));
                     if let Some(id) = made {
                         self.out.files.push(FileSource {
@@ -474,6 +506,27 @@ impl Compiler<'_> {
             }
             let fallthrough = first.fallthrough.as_deref().map(|zones| self.set(zones));
             steps.push(Step::File(Source { zones, fallthrough }));
+        }
+        if let Some(auto) = &block.auto {
+            let key = SourceKey::Auto {
+                folder: auto.directory.clone(),
+                pattern: auto.pattern.as_str().to_owned(),
+                template: auto.template.clone(),
+                reload: auto.reload,
+                transfer: block.transfer.clone(),
+            };
+            let id = self.numbers.zones(key, 1)[0];
+            self.out.auto.push(AutoSource {
+                id,
+                settings: auto.clone(),
+                transfer: block.transfer.clone(),
+            });
+            let zones = self.set(&auto.zones);
+            steps.push(Step::Auto(Auto { zones, data: id }));
+        }
+        if !block.secondary.is_empty() {
+            let step = self.secondary(block);
+            steps.push(Step::Secondary(step));
         }
         for etcd in &block.etcd {
             let step = self.etcd(etcd);
@@ -530,6 +583,42 @@ impl Compiler<'_> {
             notify,
         };
         self.numbers.zones(key, 1)[0]
+    }
+
+    fn secondary(&mut self, block: &ServerBlock) -> Secondary {
+        let mut zones = self.map();
+        for stanza in &block.secondary {
+            for zone in &stanza.zones {
+                if zones.exact(zone.as_bytes()).is_some() {
+                    continue;
+                }
+                let settings = secondary::Settings {
+                    zone: zone.clone(),
+                    primaries: stanza.primaries.clone(),
+                };
+                let notify = notify(&block.transfer, zone);
+                let id = self
+                    .numbers
+                    .zones(SourceKey::Secondary(settings.clone(), notify.clone()), 1)[0];
+                let source = SecondarySource {
+                    id,
+                    settings,
+                    notified: self.numbers.notified(id),
+                    notify,
+                };
+                zones.entry(zone, || Copied {
+                    data: source.id,
+                    primaries: stanza.primaries.iter().map(SocketAddr::ip).collect(),
+                    notified: Waker::from(Arc::clone(&source.notified)),
+                });
+                self.out.secondary.push(source);
+            }
+        }
+        let fallthrough = block.secondary.first().and_then(|stanza| stanza.fallthrough.as_deref());
+        Secondary {
+            zones,
+            fallthrough: fallthrough.map(|zones| self.set(zones)),
+        }
     }
 
     fn hosts(&mut self, settings: &settings::Hosts) -> ZoneId {
@@ -611,13 +700,12 @@ impl Compiler<'_> {
 }
 
 /// Who is told of a new version of a zone: the servers of the stanza of `transfer` that decides for it.
-fn notify(block: &ServerBlock, zone: &NameBuf) -> Option<Notify> {
+pub fn notify(transfer: &[settings::Transfer], zone: &NameBuf) -> Option<Notify> {
     let holds = |own: &&NameBuf| zone.as_name().is_within(own.as_name());
     let longest =
         |stanza: &&settings::Transfer| stanza.zones.iter().filter(holds).map(|own| own.as_bytes().len()).max();
     // Of equally long ones the first decides, and the last is what `max_by_key` would find.
-    let stanza = block
-        .transfer
+    let stanza = transfer
         .iter()
         .rev()
         .filter(|stanza| longest(stanza).is_some())
@@ -719,6 +807,8 @@ fn plugins(block: &ServerBlock) -> Vec<&'static str> {
         (!block.transfer.is_empty(), "transfer"),
         (block.hosts.is_some(), "hosts"),
         (!block.file.is_empty(), "file"),
+        (block.auto.is_some(), "auto"),
+        (!block.secondary.is_empty(), "secondary"),
         (!block.etcd.is_empty(), "etcd"),
         (block.whoami, "whoami"),
         (block.view.is_some(), "view"),

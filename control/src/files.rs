@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, Zone};
+use nodens_sources::Record;
 use nodens_sources::hosts::{self, BadLine};
 use nodens_sources::zonefile::{ZoneFile, ZoneFileError};
 use nodens_wire::{Name, NameBuf, Rtype};
@@ -26,7 +27,7 @@ const WARNINGS_MAX: usize = 10;
 /// Largest file that is read.
 pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(path)?;
     // Opening a pipe would wait for whoever writes into it.
     if !metadata.is_file() {
@@ -127,12 +128,8 @@ impl FileZone {
                 settings.db_file_word
             ));
         }
-        let mut collector = Collector::default();
-        for record in &file.records {
-            collector.add(&record.owner().to_buf(), record.rtype, record.ttl, &record.rdata, false);
-        }
         let empty = RecordZone::unloaded(self.source.zone.as_name(), self.hash.clone());
-        let zone = build(empty, collector);
+        let zone = zone_of(empty, &file.records);
         self.serial = Some(file.serial);
         publisher.zone(self.source.id, Zone::Records(zone));
     }
@@ -180,6 +177,15 @@ impl FileZone {
             }
         }
     }
+}
+
+/// The zone with these records.
+pub(crate) fn zone_of(empty: RecordZone, records: &[Record]) -> RecordZone {
+    let mut collector = Collector::default();
+    for record in records {
+        collector.add(&record.owner().to_buf(), record.rtype, record.ttl, &record.rdata, false);
+    }
+    build(empty, collector)
 }
 
 fn build(empty: RecordZone, collector: Collector) -> RecordZone {
@@ -313,7 +319,7 @@ impl HostsFile {
 }
 
 /// Waits for the time, unless it is zero, or until somebody asks.
-async fn pause(every: Duration, asked: &sync::Notify) {
+pub(crate) async fn pause(every: Duration, asked: &sync::Notify) {
     if every.is_zero() {
         return asked.notified().await;
     }

@@ -12,6 +12,7 @@
 
 pub mod admin;
 pub mod args;
+pub mod auto;
 pub mod certificates;
 pub mod compile;
 pub mod completions;
@@ -29,6 +30,7 @@ pub mod querylog;
 pub mod random;
 pub mod rebuild;
 pub mod run;
+pub mod secondary;
 pub mod server;
 pub mod sources;
 pub mod workers;

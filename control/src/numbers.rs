@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use nodens_engine::io::ListenerId;
 use nodens_engine::snapshot::ZoneId;
-use nodens_sources::etcd;
+use nodens_sources::{etcd, secondary};
 use nodens_wire::NameBuf;
 
 use crate::admin::SeriesLabels;
 use crate::corefile::log_format::LogFormat;
-use crate::corefile::settings::Scheme;
+use crate::corefile::settings::{Scheme, Transfer};
 use crate::notify::Notify;
+use crate::secondary::Notified;
 
 /// Series that no configuration names any more and that are still shown; the ones gone longest make room.
 pub const SERIES_KEPT: usize = 1024;
@@ -47,6 +48,21 @@ pub enum SourceKey {
         /// Who is told of a new version.
         notify: Option<Notify>,
     },
+    /// An `auto` stanza.
+    Auto {
+        /// Its folder.
+        folder: PathBuf,
+        /// What names of files are zones.
+        pattern: String,
+        /// Which zones.
+        template: String,
+        /// How often it is walked.
+        reload: Duration,
+        /// Who is told of new versions.
+        transfer: Vec<Transfer>,
+    },
+    /// A zone of a `secondary` stanza, and who is told of new versions.
+    Secondary(secondary::Settings, Option<Notify>),
     /// A `hosts` directive.
     Hosts {
         /// The file.
@@ -73,6 +89,8 @@ pub struct Numbers {
     formats: Table<LogFormat>,
     /// By source, which of several equal ones, and which of its zones.
     zones: Table<(Arc<SourceKey>, u32, u32)>,
+    /// Whom workers tell that a primary has a new version of a zone.
+    notified: HashMap<ZoneId, Arc<Notified>>,
     /// How many sources of this generation have these settings.
     claimed: HashMap<Arc<SourceKey>, u32>,
 }
@@ -127,6 +145,11 @@ impl Numbers {
         zones.collect()
     }
 
+    /// Whom workers tell that there is a new version of a zone.
+    pub fn notified(&mut self, zone: ZoneId) -> Arc<Notified> {
+        Arc::clone(self.notified.entry(zone).or_default())
+    }
+
     /// The zones of this configuration.
     pub fn used_zones(&self) -> impl Iterator<Item = ZoneId> + '_ {
         let all = self.zones.entries.iter().zip(0..);
@@ -169,6 +192,9 @@ impl Numbers {
         self.formats.forget_before(self.generation.saturating_sub(1));
         let listeners = self.listeners.forget_before(self.generation);
         let zones = self.zones.forget_before(self.generation);
+        for &zone in &zones {
+            self.notified.remove(&ZoneId(zone));
+        }
         Gone {
             listeners: listeners.into_iter().map(|number| ListenerId(number as u16)).collect(),
             zones: zones.into_iter().map(ZoneId).collect(),

@@ -13,6 +13,7 @@ use arc_swap::ArcSwap;
 use crossbeam::sync::Parker;
 use nodens_engine::Reason;
 use nodens_engine::log::{LogEntry, LogQueue};
+use nodens_engine::plan::StepName;
 
 use crate::corefile::log_format::{LogFormat, LogPiece};
 
@@ -110,7 +111,7 @@ fn error_line(entry: &LogEntry, out: &mut String) -> std::fmt::Result {
     // What a plugin answered itself is no error of the server: CoreDNS shows 0.
     let code = match reason {
         Reason::NoNext(_) | Reason::Panic | Reason::Dname => entry.rcode,
-        Reason::Unsynced(step) if step.as_str() == "file" => entry.rcode,
+        Reason::Unsynced(StepName::File | StepName::Auto | StepName::Secondary) => entry.rcode,
         Reason::Unsynced(_) | Reason::BadValues { .. } | Reason::NsHost(_) => None,
     };
     let code = code.map_or(0, |rcode| rcode.0);

@@ -18,12 +18,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{EtcdMetrics, HostsMetrics, Reporter};
-use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource};
+use crate::auto::AutoZones;
+use crate::compile::{AutoSource, Compiled, EtcdSource, FileSource, HostsSource, SecondarySource};
 use crate::corefile::Diagnostic;
 use crate::files::{FileZone, HostsFile};
 use crate::output;
 use crate::publish::Publisher;
 use crate::rebuild::{EtcdZone, Rebuild, start_serial};
+use crate::secondary;
 
 /// Messages of an etcd source that wait to be applied.
 const MESSAGES_MAX: usize = 4;
@@ -114,6 +116,10 @@ pub fn begin(
             Err(error) => errors.push(error),
         }
     }
+    let new = compiled.auto.iter().filter(|source| !runs(&[source.id]));
+    sources.extend(new.map(|source| auto(source, means)));
+    let new = compiled.secondary.iter().filter(|source| !runs(&[source.id]));
+    sources.extend(new.map(|source| copied(source, means)));
     let new = compiled.hosts.iter().filter(|source| !runs(&[source.id]));
     sources.extend(new.map(|source| hosts(source, means)));
     let new = compiled.etcd.iter().filter(|source| !runs(&source.zones));
@@ -128,6 +134,25 @@ fn file(source: &FileSource, means: &Means) -> Result<Source, Diagnostic> {
     let asked = Arc::new(Notify::new());
     let task = zone.follow(Arc::clone(&means.publisher), Arc::clone(&asked));
     Ok(Source::follow(vec![source.id], asked, task))
+}
+
+fn auto(source: &AutoSource, means: &Means) -> Source {
+    let mut zones = AutoZones::new(source.clone(), means.hash.clone());
+    zones.start(&means.publisher);
+    let asked = Arc::new(Notify::new());
+    let task = zones.follow(Arc::clone(&means.publisher), Arc::clone(&asked));
+    Source::follow(vec![source.id], asked, task)
+}
+
+/// It begins without a version.
+fn copied(source: &SecondarySource, means: &Means) -> Source {
+    secondary::start(source, &means.hash, &means.publisher);
+    let synced = Arc::new(AtomicBool::new(false));
+    let publisher = Arc::clone(&means.publisher);
+    let task = secondary::follow(source.clone(), means.hash.clone(), publisher, Arc::clone(&synced));
+    let mut begun = Source::follow(vec![source.id], source.notified.asked(), task);
+    begun.synced = vec![synced];
+    begun
 }
 
 fn hosts(source: &HostsSource, means: &Means) -> Source {

@@ -22,6 +22,7 @@ pub(crate) enum Outcome {
 /// the zone has at it.
 pub(crate) fn respond<'z>(
     zone: &'z RecordZone,
+    step: StepName,
     asked: &Asked<'_>,
     apex_at: usize,
     node: Option<&'z Node>,
@@ -32,7 +33,7 @@ pub(crate) fn respond<'z>(
         answer.rcode = Rcode::REFUSED;
         return Outcome::Answered;
     }
-    answer.by = Some(StepName::File);
+    answer.by = Some(step);
     answer.aa = true;
     let found = zone.found(node, &asked.folded[..apex_at], asked.rtype);
     if let Found::Exact(node) = found
@@ -49,6 +50,7 @@ pub(crate) fn respond<'z>(
     let name = Name::from_wire(asked.folded).map_or_else(|_| NameBuf::root(), Name::to_buf);
     let mut chain = Chain {
         zone,
+        step,
         rtype: asked.rtype,
         may_copy: asked.may_copy,
         apex_at,
@@ -62,6 +64,8 @@ pub(crate) fn respond<'z>(
 /// A question on its way through the aliases of a zone.
 struct Chain<'z> {
     zone: &'z RecordZone,
+    /// Whose zone it is.
+    step: StepName,
     rtype: Rtype,
     /// AUTHORITY may be copied: its pointers lead to the client's question.
     may_copy: bool,
@@ -81,7 +85,7 @@ impl<'z> Chain<'z> {
                 answer.aa = false;
                 answer.by = None;
                 answer.rcode = Rcode::SERVFAIL;
-                answer.reason = Some(Reason::Unsynced(StepName::File));
+                answer.reason = Some(Reason::Unsynced(self.step));
                 None
             }
             Found::Exact(node) | Found::Wildcard(node) => self.records(node, answer),

@@ -96,7 +96,7 @@ fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
         match data.zone(probe.zone) {
             Some(Zone::Services(tree)) => spots.push((Spot::Services(tree.touch(probe.hash)), probe)),
             Some(Zone::Records(zone)) => spots.push((Spot::Records(zone.touch(probe.hash)), probe)),
-            None => {}
+            Some(Zone::Several(_)) | None => {}
         }
     }
     for (spot, probe) in spots {
@@ -251,9 +251,7 @@ impl Responder {
         let listener = now.config.listeners.get(usize::from(origin.listener.0));
         let found =
             listener.and_then(|listener| route(now.config, listener, name, query.rtype, &origin.client(&query)));
-        // Whole zones are handed out by a step in front of those that look names up.
-        let looked_up = found.filter(|_| !matches!(query.rtype, Rtype::AXFR | Rtype::IXFR));
-        let probe = looked_up.and_then(|(at, route)| now.config.plans[route.plan as usize].first_zone(name, at));
+        let probe = found.and_then(|(at, route)| now.config.plans[route.plan as usize].first_zone(name, at));
         let probe = probe.map(|probe| Probe {
             hash: self.hash.of(&name[..probe.len]),
             ..probe

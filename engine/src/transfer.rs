@@ -67,7 +67,7 @@ impl Transfer {
     /// Writes the next message into `room`.
     pub(crate) fn write(&mut self, room: &mut [u8], names: &mut Compressor) -> Progress {
         let zone = Arc::clone(&self.zone);
-        let Some(zone) = zone.records(self.apex.as_name()) else {
+        let Some(zone) = zone.records(self.apex.as_bytes()) else {
             return Progress::Stuck;
         };
         let head = Head {

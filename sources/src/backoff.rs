@@ -24,7 +24,7 @@ pub fn delay(attempt: u32, seed: u64, max: Duration) -> Duration {
 }
 
 /// SplitMix64: spreads a seed and a number over all 64 bits.
-fn scatter(seed: u64, attempt: u32) -> u64 {
+pub(crate) fn scatter(seed: u64, attempt: u32) -> u64 {
     let mut mixed = seed.wrapping_add(u64::from(attempt).wrapping_mul(0x9E37_79B9_7F4A_7C15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -30,7 +30,10 @@ pub mod etcd;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hosts;
+mod record;
+pub mod secondary;
 pub mod tls;
 pub mod zonefile;
 
 pub use change::Change;
+pub use record::Record;

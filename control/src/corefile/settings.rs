@@ -10,6 +10,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use nodens_engine::plan::view::Condition;
 use nodens_wire::{NameBuf, Rtype};
+use regex::Regex;
 
 use super::diagnostic::{Colour, Diagnostic};
 use super::log_format::LogFormat;
@@ -86,6 +87,10 @@ pub struct ServerBlock {
     pub hosts: Option<Hosts>,
     /// The stanzas of `file`.
     pub file: Vec<File>,
+    /// The last `auto`.
+    pub auto: Option<Auto>,
+    /// The stanzas of `secondary`.
+    pub secondary: Vec<Secondary>,
     /// The stanzas of `etcd`; unlike in CoreDNS each of them works.
     pub etcd: Vec<Etcd>,
     /// `whoami`
@@ -239,7 +244,7 @@ pub enum LoadBalance {
 }
 
 /// One stanza of `transfer`: who may have whole zones, and is told of new versions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Transfer {
     /// The longest one that holds a zone decides for it.
     pub zones: Vec<NameBuf>,
@@ -389,6 +394,34 @@ pub struct File {
     pub fallthrough: Option<Vec<NameBuf>>,
     /// The directive's name.
     pub span: Span,
+}
+
+/// `auto`
+#[derive(Clone, Debug)]
+pub struct Auto {
+    /// Names outside go on to the next step.
+    pub zones: Vec<NameBuf>,
+    /// The folder of the zone files.
+    pub directory: PathBuf,
+    /// As written.
+    pub directory_word: String,
+    /// What the name of a zone's file looks like; it has a group.
+    pub pattern: Regex,
+    /// The zone that such a name stands for, groups as `${1}`.
+    pub template: String,
+    /// How often the folder is walked; zero never again.
+    pub reload: Duration,
+}
+
+/// One stanza of `secondary`.
+#[derive(Clone, Debug)]
+pub struct Secondary {
+    /// Each is fetched by itself.
+    pub zones: Vec<NameBuf>,
+    /// Tried in this order. Never empty.
+    pub primaries: Vec<SocketAddr>,
+    /// Of the last stanza that has it, for all stanzas of the block.
+    pub fallthrough: Option<Vec<NameBuf>>,
 }
 
 /// One stanza of `etcd`.

@@ -1,12 +1,12 @@
 //! The `etcd` step.
 
-use super::{Flow, Source, Visit};
+use super::{Flow, Source, Visit, falls_through};
 use crate::answer::Answer;
 use crate::services::answer::{Outcome, respond};
 use crate::zone::Zone;
 
 pub(super) fn enter<'z>(source: &Source, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
-    let Some((at, zone)) = visit.zone(source) else {
+    let Some((at, zone)) = visit.zone(&source.zones, |zone| *zone) else {
         return Flow::Next;
     };
     let Some(Zone::Services(tree)) = visit.data.zone(zone) else {
@@ -23,7 +23,7 @@ pub(super) fn enter<'z>(source: &Source, visit: &mut Visit<'_, 'z>, answer: &mut
         visit.services,
         answer,
     ) {
-        Outcome::NameError if source.falls_through(visit.asked.folded) => {
+        Outcome::NameError if falls_through(source.fallthrough.as_ref(), visit.asked.folded) => {
             answer.clear();
             Flow::Next
         }

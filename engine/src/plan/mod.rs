@@ -41,6 +41,7 @@ use view::View;
 
 pub use acl::{Acl, AclAction, AclLine, AclStanza};
 pub use chaos::Chaos;
+pub use file::{Auto, Copied, Secondary};
 pub use header::Header;
 pub use loadbalance::LoadBalance;
 pub use local::Local;
@@ -74,6 +75,10 @@ pub enum StepName {
     Hosts,
     /// `file`
     File,
+    /// `auto`
+    Auto,
+    /// `secondary`
+    Secondary,
     /// `etcd`
     Etcd,
     /// `whoami`
@@ -82,7 +87,7 @@ pub enum StepName {
 
 impl StepName {
     /// All of them, in the order of execution.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Local,
         Self::Any,
         Self::Chaos,
@@ -93,6 +98,8 @@ impl StepName {
         Self::Transfer,
         Self::Hosts,
         Self::File,
+        Self::Auto,
+        Self::Secondary,
         Self::Etcd,
         Self::Whoami,
     ];
@@ -111,6 +118,8 @@ impl StepName {
             Self::Transfer => "transfer",
             Self::Hosts => "hosts",
             Self::File => "file",
+            Self::Auto => "auto",
+            Self::Secondary => "secondary",
             Self::Etcd => "etcd",
             Self::Whoami => "whoami",
         }
@@ -163,28 +172,36 @@ impl Plan {
     #[inline]
     pub(crate) fn first_zone(&self, name: &[u8], known: usize) -> Option<Probe<'static>> {
         let mut watcher = None;
-        self.steps.iter().zip(0..).find_map(|(step, at)| {
-            let (len, zone) = match step {
-                Step::Hosts(hosts) => (name.len() - 1, hosts.data),
+        for (step, at) in self.steps.iter().zip(0..) {
+            let found = match step {
+                Step::Hosts(hosts) => Some((name.len() - 1, hosts.data)),
                 Step::File(source) | Step::Etcd(source) => {
-                    let (len, &zone) = source.zones.find_near(name, known)?;
-                    (len, zone)
+                    source.zones.find_near(name, known).map(|(len, &zone)| (len, zone))
                 }
-                Step::Local(_) | Step::Any | Step::Chaos(_) | Step::Acl(_) | Step::Header(_) => {
+                Step::Secondary(secondary) => secondary
+                    .zones
+                    .find_near(name, known)
+                    .map(|(len, zone)| (len, zone.data)),
+                // Which zone it would be, only the data can tell.
+                Step::Auto(auto) if auto.zones.contains(name) => return None,
+                Step::Local(_) | Step::Any | Step::Chaos(_) | Step::Acl(_) | Step::Header(_) | Step::Transfer(_) => {
                     watcher = watcher.or(Some(at));
-                    return None;
+                    None
                 }
-                Step::LoadBalance(_) | Step::Minimal | Step::Transfer(_) | Step::Whoami => return None,
+                Step::LoadBalance(_) | Step::Minimal | Step::Auto(_) | Step::Whoami => None,
             };
-            Some(Probe {
-                begin: watcher.unwrap_or(at),
-                step: at,
-                len,
-                zone,
-                hash: 0,
-                held: Held::Unknown,
-            })
-        })
+            if let Some((len, zone)) = found {
+                return Some(Probe {
+                    begin: watcher.unwrap_or(at),
+                    step: at,
+                    len,
+                    zone,
+                    hash: 0,
+                    held: Held::Unknown,
+                });
+            }
+        }
+        None
     }
 
     /// An order may be changed on the way up.
@@ -220,6 +237,10 @@ pub enum Step {
     Hosts(Hosts),
     /// Answers from zone files.
     File(Source),
+    /// Answers from the zone files of a folder.
+    Auto(Auto),
+    /// Answers from copies of other servers' zones.
+    Secondary(Secondary),
     /// Answers from etcd.
     Etcd(Source),
     /// Answers with the client's address.
@@ -241,6 +262,8 @@ impl Step {
             Self::Transfer(_) => StepName::Transfer,
             Self::Hosts(_) => StepName::Hosts,
             Self::File(_) => StepName::File,
+            Self::Auto(_) => StepName::Auto,
+            Self::Secondary(_) => StepName::Secondary,
             Self::Etcd(_) => StepName::Etcd,
             Self::Whoami => StepName::Whoami,
         }
@@ -256,10 +279,8 @@ pub struct Source {
     pub fallthrough: Option<ZoneMap<()>>,
 }
 
-impl Source {
-    fn falls_through(&self, name: &[u8]) -> bool {
-        self.fallthrough.as_ref().is_some_and(|zones| zones.contains(name))
-    }
+fn falls_through(fallthrough: Option<&ZoneMap<()>>, name: &[u8]) -> bool {
+    fallthrough.is_some_and(|zones| zones.contains(name))
 }
 
 /// The `hosts` step.

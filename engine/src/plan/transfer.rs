@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use nodens_wire::{Message, Name, Query, Rcode, Rtype, Section, rdata};
+use nodens_wire::{Message, Query, Rcode, Rtype, Section, rdata};
 
 use super::{Flow, Plan, Step, StepName, Visit, ZoneMap};
 use crate::answer::{Answer, Bytes, Owner, Pick, Reason};
-use crate::snapshot::ZoneId;
+use crate::snapshot::{Data, ZoneId};
 
 /// The `transfer` step.
 #[derive(Debug)]
@@ -36,15 +36,15 @@ pub(super) fn enter<'z>(transfer: &Transfer, plan: &Plan, visit: &mut Visit<'_, 
     if !matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) || asked.name != visit.client.query.qname {
         return Flow::Next;
     }
-    answer.by = Some(StepName::Transfer);
     if !visit.client.is_stream {
         answer.rcode = Rcode::REFUSED;
         return Flow::Answered;
     }
     let Some((_, clients)) = transfer.stanzas.find(asked.folded) else {
-        return pass(answer);
+        return Flow::Next;
     };
     if !clients.allows(visit.client.address()) {
+        answer.by = Some(StepName::Transfer);
         answer.rcode = Rcode::REFUSED;
         return Flow::Answered;
     }
@@ -56,20 +56,23 @@ pub(super) fn enter<'z>(transfer: &Transfer, plan: &Plan, visit: &mut Visit<'_, 
             return Flow::Answered;
         }
     }
-    let Some((id, name)) = plan.steps.iter().find_map(|step| source(step, asked.folded)) else {
-        return pass(answer);
+    let Some((id, name)) = plan
+        .steps
+        .iter()
+        .find_map(|step| source(step, visit.data, asked.folded))
+    else {
+        return Flow::Next;
     };
-    let soa = visit.data.zone(id).and_then(|zone| {
-        zone.records(Name::from_wire(asked.folded).ok()?)?
-            .node(b"")?
-            .set(Rtype::SOA)?
-            .first()
-    });
+    let soa = visit
+        .data
+        .zone(id)
+        .and_then(|zone| zone.records(asked.folded)?.node(b"")?.set(Rtype::SOA)?.first());
     let Some((ttl, soa)) = soa else {
         answer.rcode = Rcode::SERVFAIL;
         answer.reason = Some(Reason::Unsynced(name));
         return Flow::Answered;
     };
+    answer.by = Some(StepName::Transfer);
     if serial.is_some() && serial == rdata::Soa::parse(soa).ok().map(|soa| soa.serial) {
         // RFC 1995 §2: nothing newer, so the SOA alone.
         answer.pick(
@@ -88,16 +91,18 @@ pub(super) fn enter<'z>(transfer: &Transfer, plan: &Plan, visit: &mut Visit<'_, 
     Flow::Answered
 }
 
-fn pass(answer: &mut Answer<'_>) -> Flow {
-    answer.by = None;
-    Flow::Next
-}
-
 /// The zone of a step whose apex is this very name.
-fn source(step: &Step, name: &[u8]) -> Option<(ZoneId, StepName)> {
-    let Step::File(source) = step else { return None };
-    let id = source.zones.find(name).filter(|(at, _)| *at == 0)?.1;
-    Some((*id, step.name()))
+fn source(step: &Step, data: &Data, name: &[u8]) -> Option<(ZoneId, StepName)> {
+    let id = match step {
+        Step::File(source) => *source.zones.exact(name)?,
+        Step::Auto(auto) if auto.zones.contains(name) => {
+            data.zone(auto.data)?.records(name)?;
+            auto.data
+        }
+        Step::Secondary(secondary) => secondary.zones.exact(name)?.data,
+        _ => return None,
+    };
+    Some((id, step.name()))
 }
 
 /// The serial that an IXFR client has: AUTHORITY holds one SOA and nothing else (RFC 1995 §3).

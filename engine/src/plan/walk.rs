@@ -7,7 +7,7 @@ use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode};
 use rand::rngs::ChaCha8Rng;
 
 use super::{
-    Asked, Flow, Held, Plan, Probe, Source, Step, acl, any, chaos, etcd, file, header, hosts, loadbalance, local,
+    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, chaos, etcd, file, header, hosts, loadbalance, local,
     minimal, route, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
@@ -79,10 +79,10 @@ pub(crate) struct Visit<'a, 'z> {
 impl<'z> Visit<'_, 'z> {
     /// The zone of this step that holds the name, and how many bytes of it stand in front of the zone's.
     #[inline]
-    pub(super) fn zone(&self, source: &Source) -> Option<(usize, ZoneId)> {
+    pub(super) fn zone<T>(&self, zones: &ZoneMap<T>, id: impl FnOnce(&T) -> ZoneId) -> Option<(usize, ZoneId)> {
         match self.probe {
             Some(probe) => Some((probe.len, probe.zone)),
-            None => source.zones.find(self.asked.folded).map(|(at, zone)| (at, *zone)),
+            None => zones.find(self.asked.folded).map(|(at, zone)| (at, id(zone))),
         }
     }
 
@@ -206,6 +206,8 @@ impl<'a, 'z> Walk<'a, 'z> {
                 Step::Transfer(step) => transfer::enter(step, plan, &mut visit, answer),
                 Step::Hosts(step) => hosts::enter(step, &mut visit, answer),
                 Step::File(source) => file::enter(source, is_last, &mut visit, answer),
+                Step::Auto(auto) => file::enter_auto(auto, is_last, &mut visit, answer),
+                Step::Secondary(secondary) => file::enter_secondary(secondary, is_last, &mut visit, answer),
                 Step::Etcd(source) => etcd::enter(source, &mut visit, answer),
                 Step::Whoami => whoami::enter(&visit, answer),
             };

@@ -12,7 +12,7 @@ use crate::zone::trie::NameHash;
 const COMPARED_MAX: usize = 8;
 
 /// Zones by name, each with a value of its own.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ZoneMap<T> {
     hash: NameHash,
     zones: Vec<(NameBuf, T)>,
@@ -79,7 +79,7 @@ impl<T> ZoneMap<T> {
             let len = rest.len();
             if len < 256
                 && self.lengths[len / 64] >> (len % 64) & 1 == 1
-                && let Some(value) = self.get(rest)
+                && let Some(value) = self.exact(rest)
             {
                 return Some((at, value));
             }
@@ -102,8 +102,9 @@ impl<T> ZoneMap<T> {
     }
 
     /// The value of exactly this zone.
+    #[must_use]
     #[inline]
-    fn get(&self, zone: &[u8]) -> Option<&T> {
+    pub fn exact(&self, zone: &[u8]) -> Option<&T> {
         if self.zones.len() <= COMPARED_MAX {
             return self
                 .zones

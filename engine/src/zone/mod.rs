@@ -18,8 +18,7 @@ pub use lookup::Found;
 pub use records::{Node, RecordZone};
 pub use rrset::RrSet;
 
-use nodens_wire::Name;
-
+use crate::plan::ZoneMap;
 use crate::services::ServiceTree;
 
 /// A zone of either kind.
@@ -29,14 +28,17 @@ pub enum Zone {
     Records(RecordZone),
     /// SkyDNS services by key.
     Services(ServiceTree),
+    /// Record zones that come and go, by name.
+    Several(ZoneMap<RecordZone>),
 }
 
 impl Zone {
-    /// The record zone, where it is one.
+    /// The record zone of this name, folded and in wire form, where that is what it holds.
     #[must_use]
-    pub fn records(&self, _apex: Name<'_>) -> Option<&RecordZone> {
+    pub fn records(&self, apex: &[u8]) -> Option<&RecordZone> {
         match self {
             Self::Records(zone) => Some(zone),
+            Self::Several(zones) => zones.exact(apex),
             Self::Services(_) => None,
         }
     }

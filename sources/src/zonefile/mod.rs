@@ -19,10 +19,11 @@ mod text;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use nodens_wire::{Name, Rtype};
+use nodens_wire::Name;
 use thiserror::Error;
+
+use crate::Record;
 
 /// `$INCLUDE`s within one another.
 pub const INCLUDE_DEPTH_MAX: usize = 7;
@@ -32,27 +33,6 @@ pub const INCLUDES_MAX: usize = 1_000;
 pub const GENERATE_MAX: i64 = 65_536;
 /// Records of all `$GENERATE`s of one zone: a few bytes of text must not fill the memory.
 pub const GENERATED_MAX: usize = 1 << 20;
-
-/// One record of class IN.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// A valid name in wire form, shared by the records that follow one another.
-    owner: Arc<[u8]>,
-    /// Its type.
-    pub rtype: Rtype,
-    /// Seconds.
-    pub ttl: u32,
-    /// Uncompressed, in the shape of its type, at most 65,535 bytes.
-    pub rdata: Box<[u8]>,
-}
-
-impl Record {
-    /// In small letters, but for SRV.
-    #[must_use]
-    pub fn owner(&self) -> Name<'_> {
-        Name::from_wire(&self.owner).unwrap_or(Name::ROOT)
-    }
-}
 
 /// What a zone's file and the files that it includes hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! find more errors.
 
 mod acl;
+mod auto;
 mod bind;
 mod cancel;
 mod chaos;
@@ -20,6 +21,7 @@ mod log;
 mod metadata;
 mod multisocket;
 mod scope;
+mod secondary;
 mod timeouts;
 mod tls;
 mod transfer;
@@ -40,9 +42,10 @@ use scope::Scope;
 pub use edns::NSID_LEN_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 31] = [
+pub const KNOWN: [&str; 33] = [
     "acl",
     "any",
+    "auto",
     "bind",
     "bufsize",
     "cancel",
@@ -66,6 +69,7 @@ pub const KNOWN: [&str; 31] = [
     "prometheus",
     "ready",
     "root",
+    "secondary",
     "timeouts",
     "tls",
     "trace",
@@ -75,8 +79,7 @@ pub const KNOWN: [&str; 31] = [
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 32] = [
-    "auto",
+pub const MISSING: [&str; 30] = [
     "autopath",
     "azure",
     "cache",
@@ -101,7 +104,6 @@ pub const MISSING: [&str; 32] = [
     "reload",
     "rewrite",
     "route53",
-    "secondary",
     "shed",
     "shutdown",
     "sign",
@@ -134,6 +136,7 @@ pub fn block(
         directive(line, &mut scope, &mut block);
     }
     file::share_fallthrough(&mut block.file);
+    secondary::share_fallthrough(&mut block.secondary);
     block.keys = keys;
     block.root = root;
     (!block.keys.is_empty()).then_some(block)
@@ -148,6 +151,13 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "chaos" => first(&mut block.chaos, line, scope, chaos::chaos),
         "debug" => block.debug |= bare(line, scope),
         "dnstap" => unbuilt::dnstap(line, scope),
+        "auto" => {
+            if block.auto.is_some() {
+                let text = "the `auto` above has no effect: the last of a block counts";
+                scope.findings.warn(Diagnostic::warning(line.name.span, text));
+            }
+            block.auto = auto::auto(line, scope);
+        }
         "bind" => block.bind.extend(bind::bind(line, scope)),
         "errors" => once(&mut block.errors, line, scope, errors::errors),
         "etcd" => block.etcd.push(etcd::etcd(line, scope)),
@@ -177,6 +187,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "pprof" => once(&mut block.pprof, line, scope, unbuilt::pprof),
         "prometheus" => once(&mut block.prometheus, line, scope, http::prometheus),
         "ready" => once(&mut block.ready, line, scope, http::ready),
+        "secondary" => block.secondary.push(secondary::secondary(line, scope)),
         "trace" => unbuilt::trace(line, scope),
         "timeouts" => timeouts::timeouts(line, &mut block.timeouts, scope),
         "tls" if block.tls.is_some() => {
@@ -304,6 +315,8 @@ fn empty_block(span: Span) -> ServerBlock {
         transfer: Vec::new(),
         hosts: None,
         file: Vec::new(),
+        auto: None,
+        secondary: Vec::new(),
         etcd: Vec::new(),
         whoami: false,
         health: None,
