@@ -1,6 +1,6 @@
 //! Changed record sets become changed paths.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use nodens_wire::{Name, NameBuf, Rtype};
@@ -180,12 +180,36 @@ fn is_wildcard(labels: &[u8]) -> bool {
 /// TTL in seconds and rdata of one record.
 type Single = (u32, Box<[u8]>);
 
+/// From so many records on, a set is told from its doubles by a table.
+const COMPARED_MAX: usize = 32;
+
+/// The records of one type at one name, in the order in which they came.
+#[derive(Debug)]
+struct Collected {
+    rtype: Rtype,
+    records: Vec<Single>,
+    /// The rdata of all of them, where there are many.
+    known: HashSet<Box<[u8]>>,
+}
+
+impl Collected {
+    fn has(&mut self, rdata: &[u8]) -> bool {
+        if self.records.len() < COMPARED_MAX {
+            return self.records.iter().any(|(_, other)| **other == *rdata);
+        }
+        if self.known.is_empty() {
+            self.known = self.records.iter().map(|(_, other)| other.clone()).collect();
+        }
+        !self.known.insert(rdata.into())
+    }
+}
+
 /// Collects single records into sets, in the order in which they came.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// Where each name stands in `names`, by its folded wire form.
     at: HashMap<Box<[u8]>, usize>,
-    names: Vec<Vec<(Rtype, Vec<Single>)>>,
+    names: Vec<Vec<Collected>>,
 }
 
 impl Collector {
@@ -201,13 +225,17 @@ impl Collector {
             }
         };
         let sets = &mut self.names[at];
-        let at = sets.iter().position(|(other, _)| *other == rtype).unwrap_or_else(|| {
-            sets.push((rtype, Vec::with_capacity(1)));
+        let at = sets.iter().position(|set| set.rtype == rtype).unwrap_or_else(|| {
+            sets.push(Collected {
+                rtype,
+                records: Vec::with_capacity(1),
+                known: HashSet::new(),
+            });
             sets.len() - 1
         });
-        let records = &mut sets[at].1;
-        if keep_doubles || records.iter().all(|(_, other)| **other != *rdata) {
-            records.push((ttl, rdata.into()));
+        let set = &mut sets[at];
+        if keep_doubles || !set.has(rdata) {
+            set.records.push((ttl, rdata.into()));
         }
     }
 
@@ -219,7 +247,7 @@ impl Collector {
             let owner = Name::from_wire(&owner).ok()?.to_buf();
             let sets = std::mem::take(&mut self.names[at])
                 .into_iter()
-                .map(|(rtype, records)| RrSet::new(rtype, records.iter().map(|(ttl, rdata)| (*ttl, &rdata[..]))));
+                .map(|set| RrSet::new(set.rtype, set.records.iter().map(|(ttl, rdata)| (*ttl, &rdata[..]))));
             Some((owner, sets.collect()))
         })
     }

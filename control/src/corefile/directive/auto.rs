@@ -71,7 +71,7 @@ fn directory(option: &Line, auto: &mut Auto, scope: &mut Scope<'_>) {
             scope.findings.error(error.help(help));
         }
         Err(error) => {
-            let text = format!("plugin/auto: invalid regexp \"{}\"", word.text);
+            let text = format!("plugin/auto: error parsing regexp: `{}`", word.text);
             let why = error.to_string();
             let why = why
                 .lines()
