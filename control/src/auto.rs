@@ -14,7 +14,7 @@ use nodens_wire::NameBuf;
 use tokio::sync::Notify;
 
 use crate::compile::{AutoSource, notify};
-use crate::files::{Stamp, pause, read, zone_of};
+use crate::files::{FILE_BYTES_MAX, Stamp, pause, read, zone_of};
 use crate::output;
 use crate::publish::Publisher;
 
@@ -245,7 +245,7 @@ impl AutoZones {
 }
 
 fn load(path: &Path, zone: &NameBuf) -> Result<ZoneFile, ZoneFileError> {
-    ZoneFile::load(path, zone.as_name(), &read)
+    ZoneFile::load(path, zone.as_name(), &|path| read(path, FILE_BYTES_MAX))
 }
 
 /// The files below a folder in the order of their names. Links to files are followed, links to folders are not.

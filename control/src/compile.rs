@@ -48,6 +48,8 @@ pub struct Compiled {
     pub hosts: Vec<HostsSource>,
     /// `tls` directives.
     pub certificates: Vec<Certificates>,
+    /// `loadbalance weighted` directives.
+    pub weights: Vec<WeightsSource>,
     /// What handles queries, for each server and zone.
     pub plugins: Vec<PluginEnabled>,
     /// `zone:port`, one for each zone of each address, in file order.
@@ -127,6 +129,15 @@ pub struct SecondarySource {
     pub notify: Option<Notify>,
 }
 
+/// A `loadbalance weighted`.
+#[derive(Clone, Debug)]
+pub struct WeightsSource {
+    /// Where its weights are published.
+    pub id: ZoneId,
+    /// The directive.
+    pub settings: settings::Weighted,
+}
+
 /// A `hosts` directive.
 #[derive(Clone, Debug)]
 pub struct HostsSource {
@@ -153,6 +164,7 @@ pub fn compile(corefile: &Corefile, hash: &NameHash, numbers: &mut Numbers) -> R
             secondary: Vec::new(),
             hosts: Vec::new(),
             certificates: Vec::new(),
+            weights: Vec::new(),
             plugins: Vec::new(),
             start_lines: Vec::new(),
             notices: Vec::new(),
@@ -449,9 +461,13 @@ impl Compiler<'_> {
                 authors: authors.iter().map(|author| txt(author)).collect(),
             }));
         }
-        if let Some(settings::LoadBalance::RoundRobin { prefer }) = &block.loadbalance {
-            let prefer = prefer.iter().map(cidr).collect();
-            steps.push(Step::LoadBalance(LoadBalance { prefer }));
+        if let Some(balance) = &block.loadbalance {
+            steps.push(Step::LoadBalance(match balance {
+                settings::LoadBalance::RoundRobin { prefer } => LoadBalance::RoundRobin {
+                    prefer: prefer.iter().map(cidr).collect(),
+                },
+                settings::LoadBalance::Weighted(weighted) => LoadBalance::Weighted(self.weights(weighted)),
+            }));
         }
         if !block.acl.is_empty() {
             steps.push(Step::Acl(self.acl(block)));
@@ -619,6 +635,19 @@ impl Compiler<'_> {
             zones,
             fallthrough: fallthrough.map(|zones| self.set(zones)),
         }
+    }
+
+    fn weights(&mut self, settings: &settings::Weighted) -> ZoneId {
+        let key = SourceKey::Weights {
+            file: settings.file.clone(),
+            reload: settings.reload,
+        };
+        let id = self.numbers.zones(key, 1)[0];
+        self.out.weights.push(WeightsSource {
+            id,
+            settings: settings.clone(),
+        });
+        id
     }
 
     fn hosts(&mut self, settings: &settings::Hosts) -> ZoneId {

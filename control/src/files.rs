@@ -27,16 +27,15 @@ const WARNINGS_MAX: usize = 10;
 /// Largest file that is read.
 pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// Reads a regular file of at most so many bytes.
+pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(path)?;
     // Opening a pipe would wait for whoever writes into it.
     if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!(
-            "the file is larger than {FILE_BYTES_MAX} bytes"
-        )));
+    if metadata.len() > bytes_max {
+        return Err(io::Error::other(format!("the file is larger than {bytes_max} bytes")));
     }
     fs::read(path)
 }
@@ -116,7 +115,9 @@ impl FileZone {
                 root.iter().collect::<PathBuf>().join(path)
             }
         };
-        ZoneFile::load(word, self.source.zone.as_name(), &|path| read(&place(path)))
+        ZoneFile::load(word, self.source.zone.as_name(), &|path| {
+            read(&place(path), FILE_BYTES_MAX)
+        })
     }
 
     fn publish(&mut self, file: &ZoneFile, publisher: &Publisher) {
@@ -234,7 +235,7 @@ impl HostsFile {
     fn read(&self) -> (RecordZone, usize) {
         let settings = &self.source.settings;
         let text = match self.stamp {
-            Some(_) => read(&settings.file).unwrap_or_else(|error| {
+            Some(_) => read(&settings.file, FILE_BYTES_MAX).unwrap_or_else(|error| {
                 output::warning(&format!("plugin/hosts: {}: {error}", settings.file.display()));
                 Vec::new()
             }),

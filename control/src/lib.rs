@@ -33,4 +33,5 @@ pub mod run;
 pub mod secondary;
 pub mod server;
 pub mod sources;
+pub mod weights;
 pub mod workers;

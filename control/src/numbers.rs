@@ -63,6 +63,13 @@ pub enum SourceKey {
     },
     /// A zone of a `secondary` stanza, and who is told of new versions.
     Secondary(secondary::Settings, Option<Notify>),
+    /// A `loadbalance weighted`.
+    Weights {
+        /// The file.
+        file: PathBuf,
+        /// How often the file is looked at.
+        reload: Duration,
+    },
     /// A `hosts` directive.
     Hosts {
         /// The file.

@@ -19,13 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{EtcdMetrics, HostsMetrics, Reporter};
 use crate::auto::AutoZones;
-use crate::compile::{AutoSource, Compiled, EtcdSource, FileSource, HostsSource, SecondarySource};
+use crate::compile::{AutoSource, Compiled, EtcdSource, FileSource, HostsSource, SecondarySource, WeightsSource};
 use crate::corefile::Diagnostic;
 use crate::files::{FileZone, HostsFile};
 use crate::output;
 use crate::publish::Publisher;
 use crate::rebuild::{EtcdZone, Rebuild, start_serial};
 use crate::secondary;
+use crate::weights::WeightFile;
 
 /// Messages of an etcd source that wait to be applied.
 const MESSAGES_MAX: usize = 4;
@@ -116,6 +117,12 @@ pub fn begin(
             Err(error) => errors.push(error),
         }
     }
+    for source in compiled.weights.iter().filter(|source| !runs(&[source.id])) {
+        match weights(source, means) {
+            Ok(source) => sources.push(source),
+            Err(error) => errors.push(error),
+        }
+    }
     let new = compiled.auto.iter().filter(|source| !runs(&[source.id]));
     sources.extend(new.map(|source| auto(source, means)));
     let new = compiled.secondary.iter().filter(|source| !runs(&[source.id]));
@@ -153,6 +160,14 @@ fn copied(source: &SecondarySource, means: &Means) -> Source {
     let mut begun = Source::follow(vec![source.id], source.notified.asked(), task);
     begun.synced = vec![synced];
     begun
+}
+
+fn weights(source: &WeightsSource, means: &Means) -> Result<Source, Diagnostic> {
+    let mut file = WeightFile::new(source.clone(), means.hash.clone());
+    file.start(&means.publisher)?;
+    let asked = Arc::new(Notify::new());
+    let task = file.follow(Arc::clone(&means.publisher), Arc::clone(&asked));
+    Ok(Source::follow(vec![source.id], asked, task))
 }
 
 fn hosts(source: &HostsSource, means: &Means) -> Source {

@@ -96,7 +96,7 @@ fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
         match data.zone(probe.zone) {
             Some(Zone::Services(tree)) => spots.push((Spot::Services(tree.touch(probe.hash)), probe)),
             Some(Zone::Records(zone)) => spots.push((Spot::Records(zone.touch(probe.hash)), probe)),
-            Some(Zone::Several(_)) | None => {}
+            Some(Zone::Several(_) | Zone::Weights(_)) | None => {}
         }
     }
     for (spot, probe) in spots {

@@ -33,6 +33,7 @@ pub mod hosts;
 mod record;
 pub mod secondary;
 pub mod tls;
+pub mod weights;
 pub mod zonefile;
 
 pub use change::Change;

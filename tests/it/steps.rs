@@ -2,9 +2,11 @@
 
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::{DNSClass, RecordType};
-use nodens_engine::plan::{Acl, AclAction, AclLine, AclStanza, Chaos, Cidr, Header, Local, Nets, Plan, Step};
-use nodens_engine::snapshot::{Choice, Route};
-use nodens_engine::zone::Zone;
+use nodens_engine::plan::{
+    Acl, AclAction, AclLine, AclStanza, Chaos, Cidr, Header, LoadBalance, Local, Nets, Plan, Step,
+};
+use nodens_engine::snapshot::{Choice, Route, ZoneId};
+use nodens_engine::zone::{Weights, Zone};
 use nodens_tests::served::{Served, file, framed, hash, map, name, packet, plan, records, soa, unframed};
 use nodens_wire::Rtype;
 
@@ -353,4 +355,61 @@ fn a_panic_ends_a_debugged_server() {
     debugged.config.listeners[0].debug = true;
     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| debugged.ask("alias.cedar.example. A")));
     assert!(ended.is_err());
+}
+
+#[test]
+fn weights_decide_which_address_leads() {
+    let ip = |last: u8| std::net::IpAddr::from([192, 0, 2, last]);
+    let listed = vec![(ip(1), 2), (ip(3), 17)];
+    let weights = Weights::new(hash(), [(name("www.cedar.example."), listed)]);
+    let alias = |target: &str| name(target).as_bytes().to_vec();
+    let srv = [&[0, 1, 0, 1, 0, 80], name("www.cedar.example").as_bytes()].concat();
+    let addresses = [1, 2, 3].map(|last| ("www.cedar.example", Rtype::A, vec![192, 0, 2, last]));
+    let other = [1, 3].map(|last| ("other.cedar.example", Rtype::A, vec![192, 0, 2, last]));
+    let more = [
+        (ZONE, Rtype::SOA, soa(ZONE)),
+        ("alias.cedar.example", Rtype::CNAME, alias("www.cedar.example")),
+        ("_http.cedar.example", Rtype::SRV, srv),
+    ];
+    let zone = records(ZONE, addresses.into_iter().chain(other).chain(more));
+    let own = Plan {
+        steps: [Step::LoadBalance(LoadBalance::Weighted(ZoneId(1))), file(ZONE, 0)].into(),
+        ..Plan::default()
+    };
+    let zones = vec![Zone::Records(zone), Zone::Weights(weights)];
+    let mut served = Served::new(vec![(ZONE, own)], zones, None);
+    let mut leaders = |text: &str| {
+        let mut led = [0; 4];
+        for _ in 0..400 {
+            let reply = served.ask(text);
+            let all = reply.answers.iter().chain(&reply.additionals);
+            let addresses: Vec<_> = all.filter_map(|record| record.data.ip_addr()).collect();
+            let Some(std::net::IpAddr::V4(first)) = addresses.first() else {
+                panic!("{text}: no address");
+            };
+            let mut sorted = addresses.clone();
+            sorted.sort();
+            sorted.dedup();
+            assert_eq!(sorted.len(), addresses.len(), "{text}: each once");
+            led[usize::from(first.octets()[3])] += 1;
+        }
+        led
+    };
+    // 2, 1 and 17 of 20.
+    for text in [
+        "www.cedar.example. A",
+        "alias.cedar.example. A",
+        "_http.cedar.example. SRV",
+    ] {
+        let [_, first, second, third] = leaders(text);
+        assert!(
+            (15..75).contains(&first) && (4..45).contains(&second) && third > 300,
+            "{text}"
+        );
+    }
+    let [_, first, _, third] = leaders("other.cedar.example. A");
+    assert!(
+        (140..260).contains(&first) && first + third == 400,
+        "not listed under that name"
+    );
 }

@@ -241,6 +241,19 @@ pub enum LoadBalance {
         /// Addresses in the first net go first, then those in the second, and so on.
         prefer: Vec<IpNet>,
     },
+    /// One address is put first, by weight.
+    Weighted(Weighted),
+}
+
+/// `loadbalance weighted`
+#[derive(Clone, Debug)]
+pub struct Weighted {
+    /// The weight file.
+    pub file: PathBuf,
+    /// The word that named it.
+    pub file_span: Span,
+    /// How often the file is looked at; zero never.
+    pub reload: Duration,
 }
 
 /// One stanza of `transfer`: who may have whole zones, and is told of new versions.

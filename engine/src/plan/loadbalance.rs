@@ -1,17 +1,30 @@
-//! The `loadbalance` step: on the way up addresses and MX records are shuffled.
+//! The `loadbalance` step: on the way up addresses and MX records change places.
 
-use nodens_wire::{Rcode, Rtype};
+use nodens_wire::{Rcode, Rtype, label};
 use rand::RngExt as _;
 use rand::rngs::ChaCha8Rng;
 
-use super::Cidr;
-use crate::answer::{Answer, Bytes, Pick};
+use super::{Asked, Cidr};
+use crate::answer::{Answer, Bytes, Owner, Pick};
+use crate::snapshot::{Data, ZoneId};
+use crate::zone::{Weights, Zone};
 
-/// `loadbalance round_robin`, with the ranges of `prefer`.
-#[derive(Clone, Debug, Default)]
-pub struct LoadBalance {
-    /// Addresses of the first range come first, then those of the second...
-    pub prefer: Box<[Cidr]>,
+/// The `loadbalance` step.
+#[derive(Clone, Debug)]
+pub enum LoadBalance {
+    /// `round_robin`: addresses are shuffled. Those of the first range come first, then those of the second...
+    RoundRobin {
+        /// The ranges of `prefer`.
+        prefer: Box<[Cidr]>,
+    },
+    /// `weighted`: one address is drawn by its weight and changes places with the first.
+    Weighted(ZoneId),
+}
+
+impl Default for LoadBalance {
+    fn default() -> Self {
+        Self::RoundRobin { prefer: Box::default() }
+    }
 }
 
 /// In each section: aliases, other types, addresses, MX; or with `prefer` aliases, addresses, MX, others.
@@ -24,10 +37,31 @@ fn rank(rtype: Rtype) -> u8 {
     }
 }
 
-pub(super) fn leave(balance: &LoadBalance, random: &mut ChaCha8Rng, from: [usize; 3], answer: &mut Answer<'_>) {
+pub(super) fn leave(
+    balance: &LoadBalance,
+    asked: &Asked<'_>,
+    data: &Data,
+    random: &mut ChaCha8Rng,
+    answer: &mut Answer<'_>,
+) {
     if answer.rcode != Rcode::NOERROR || answer.rendered.is_some() {
         return;
     }
+    match balance {
+        LoadBalance::RoundRobin { prefer } => shuffle_all(prefer, random, answer),
+        LoadBalance::Weighted(id) if matches!(asked.rtype, Rtype::A | Rtype::AAAA | Rtype::SRV) => {
+            let weights = match data.zone(*id) {
+                Some(Zone::Weights(weights)) => Some(weights),
+                _ => None,
+            };
+            draw_all(weights, asked, random, answer);
+        }
+        LoadBalance::Weighted(_) => {}
+    }
+}
+
+fn shuffle_all(prefer: &[Cidr], random: &mut ChaCha8Rng, answer: &mut Answer<'_>) {
+    let from = answer.begins();
     let Answer { sections, made, .. } = answer;
     for (picks, from) in sections.iter_mut().zip(from) {
         let picks = &mut picks[from..];
@@ -40,10 +74,10 @@ pub(super) fn leave(balance: &LoadBalance, random: &mut ChaCha8Rng, from: [usize
             let end = picks.partition_point(|pick| rank(pick.rtype) <= wanted);
             shuffle(&mut picks[start..end], random);
         }
-        if !balance.prefer.is_empty() {
+        if !prefer.is_empty() {
             arrange(picks, |pick| match rank(pick.rtype) {
                 0 => 0,
-                2 => 1 + preference(balance, pick, made),
+                2 => 1 + preference(prefer, pick, made),
                 3 => 254,
                 _ => 255,
             });
@@ -51,14 +85,60 @@ pub(super) fn leave(balance: &LoadBalance, random: &mut ChaCha8Rng, from: [usize
     }
 }
 
-/// Which range of `prefer` an address lies in.
-fn preference(balance: &LoadBalance, pick: &Pick<'_>, made: &[u8]) -> u8 {
-    let rdata = match pick.rdata {
+/// ANSWER and ADDITIONAL: in each the drawn address leads. As long as there are no weights all are equal.
+fn draw_all(weights: Option<&Weights>, asked: &Asked<'_>, random: &mut ChaCha8Rng, answer: &mut Answer<'_>) {
+    let [answers, _, additional] = answer.begins();
+    let Answer { sections, made, .. } = answer;
+    let [own, _, more] = sections;
+    for picks in [&mut own[answers..], &mut more[additional..]] {
+        let is_address = |pick: &Pick<'_>| rank(pick.rtype) == 2;
+        if picks.len() < 2 || !picks.iter().any(is_address) {
+            continue;
+        }
+        arrange(picks, |pick| rank(pick.rtype));
+        let start = picks.partition_point(|pick| rank(pick.rtype) < 2);
+        let end = picks.partition_point(|pick| rank(pick.rtype) <= 2);
+        let addresses = &mut picks[start..end];
+        let weight = |pick: &Pick<'_>| weights.map_or(1, |weights| weigh(weights, asked, pick, made));
+        let total: u32 = addresses.iter().map(weight).sum();
+        let mut left = random.random_range(0..total);
+        let drawn = addresses.iter().position(|pick| match left.checked_sub(weight(pick)) {
+            Some(rest) => {
+                left = rest;
+                false
+            }
+            None => true,
+        });
+        addresses.swap(0, drawn.unwrap_or_default());
+    }
+}
+
+fn weigh(weights: &Weights, asked: &Asked<'_>, pick: &Pick<'_>, made: &[u8]) -> u32 {
+    let rdata = bytes(pick.rdata, made);
+    match pick.owner {
+        Owner::Question => weights.of(asked.folded, rdata),
+        Owner::Name(name) => {
+            let name = bytes(name, made);
+            let mut folded = [0; 256];
+            let folded = &mut folded[..name.len()];
+            label::fold_into(name, folded);
+            weights.of(folded, rdata)
+        }
+    }
+}
+
+fn bytes<'a>(bytes: Bytes<'a>, made: &'a [u8]) -> &'a [u8] {
+    match bytes {
         Bytes::Zone(bytes) => bytes,
         Bytes::Made { at, len } => &made[at as usize..at as usize + usize::from(len)],
-    };
-    let found = balance.prefer.iter().position(|range| range.holds(rdata));
-    found.unwrap_or(balance.prefer.len()).min(252) as u8
+    }
+}
+
+/// Which range of `prefer` an address lies in.
+fn preference(prefer: &[Cidr], pick: &Pick<'_>, made: &[u8]) -> u8 {
+    let rdata = bytes(pick.rdata, made);
+    let found = prefer.iter().position(|range| range.holds(rdata));
+    found.unwrap_or(prefer.len()).min(252) as u8
 }
 
 /// A stable sort that does not allocate: the keys are few, and mostly in order already.

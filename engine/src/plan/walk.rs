@@ -169,7 +169,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         }
         for step in plan.steps[..entered].iter().rev() {
             match step {
-                Step::LoadBalance(balance) => loadbalance::leave(balance, self.random, answer.begins(), answer),
+                Step::LoadBalance(balance) => loadbalance::leave(balance, &asked, self.now.data, self.random, answer),
                 Step::Header(step) => header::leave(step, answer),
                 Step::Minimal => minimal::leave(&asked, &self.client, answer),
                 _ => {}

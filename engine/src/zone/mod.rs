@@ -12,16 +12,18 @@ mod records;
 mod rrset;
 pub(crate) mod small;
 pub mod trie;
+mod weights;
 
 pub use builder::{Collector, OutOfZone, RecordZoneBuilder};
 pub use lookup::Found;
 pub use records::{Node, RecordZone};
 pub use rrset::RrSet;
+pub use weights::Weights;
 
 use crate::plan::ZoneMap;
 use crate::services::ServiceTree;
 
-/// A zone of either kind.
+/// A zone of either kind, or what is published as one.
 #[derive(Clone, Debug)]
 pub enum Zone {
     /// Record sets by name.
@@ -30,6 +32,8 @@ pub enum Zone {
     Services(ServiceTree),
     /// Record zones that come and go, by name.
     Several(ZoneMap<RecordZone>),
+    /// Weights of addresses.
+    Weights(Weights),
 }
 
 impl Zone {
@@ -39,7 +43,7 @@ impl Zone {
         match self {
             Self::Records(zone) => Some(zone),
             Self::Several(zones) => zones.exact(apex),
-            Self::Services(_) => None,
+            Self::Services(_) | Self::Weights(_) => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 use super::super::http::bind;
 use super::super::http::tests::{address, get, runtime};
 use super::*;
-use nodens_engine::plan::StepName;
+use nodens_engine::plan::{AclAction, StepName};
 use nodens_engine::stats::{Histogram, TYPE_LABELS};
 
 fn labels(server: &str, zone: &str) -> SeriesLabels {
@@ -101,9 +101,13 @@ fn queries_are_summed_over_workers() {
         observe(&series.response_size[0], 14, 65_000);
         series.dnssec_ok.add(2);
         series.responses[0][StepName::Hosts as usize].add(at as u64 + 1);
+        series.acl[AclAction::Allow as usize].add(5);
+        series.acl[AclAction::Drop as usize].add(1);
+        worker.localhost.add(3);
         series.responses[3][StepName::ALL.len()].add(1);
         series.responses[24][StepName::ALL.len()].add(1);
     }
+    metrics.workers[1].series[1].acl[AclAction::Allow as usize].add(1);
     metrics.workers[1].series[1].responses[5][StepName::ALL.len()].add(1);
     // Of the same labels as the first.
     metrics.workers[0].series[2].requests[0][0][0].add(4);
@@ -131,6 +135,10 @@ fn queries_are_summed_over_workers() {
             "coredns_dns_responses_total{plugin=\"\",rcode=\"NXDOMAIN\",server=\"dns://:53\",view=\"\",zone=\"example.\"} 2",
             "coredns_dns_responses_total{plugin=\"\",rcode=\"other\",server=\"dns://:53\",view=\"\",zone=\"example.\"} 2",
             "coredns_dns_responses_total{plugin=\"\",rcode=\"REFUSED\",server=\"dns://:53\",view=\"\",zone=\"dropped\"} 1",
+            "# TYPE coredns_acl_dropped_requests_total counter",
+            "coredns_acl_dropped_requests_total{server=\"dns://:53\",view=\"\",zone=\"example.\"} 2",
+            "coredns_acl_allowed_requests_total{server=\"dns://:53\",view=\"\"} 11",
+            "coredns_local_localhost_requests_total 6",
         ],
     );
     let page = metrics.page();

@@ -1,11 +1,17 @@
-//! `loadbalance [round_robin] { prefer CIDR... }`
+//! `loadbalance [round_robin] { prefer CIDR... }`, `loadbalance weighted FILE { reload DURATION }`
+
+use std::time::Duration;
 
 use ipnet::IpNet;
 
 use super::scope::Scope;
 use crate::corefile::diagnostic::Diagnostic;
+use crate::corefile::duration::go_duration;
+use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
-use crate::corefile::settings::LoadBalance;
+use crate::corefile::settings::{LoadBalance, Weighted};
+
+const RELOAD_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Reads the directive.
 pub(super) fn loadbalance(line: &Line, scope: &mut Scope<'_>) -> Option<LoadBalance> {
@@ -14,14 +20,10 @@ pub(super) fn loadbalance(line: &Line, scope: &mut Scope<'_>) -> Option<LoadBala
         [policy, rest @ ..] => match &*policy.text {
             "round_robin" => {
                 if let Some(extra) = rest.first() {
-                    scope.error(extra.span, "plugin/loadbalance: unexpected argument(s)");
+                    scope.error(extra.span, "plugin/loadbalance: unknown property for round_robin");
                 }
             }
-            "weighted" => {
-                let text = "plugin/loadbalance: nodens does not have the policy 'weighted' yet";
-                scope.findings.error(Diagnostic::error(policy.span, text));
-                return None;
-            }
+            "weighted" => return weighted(line, policy, rest, scope),
             word => {
                 let text = format!("plugin/loadbalance: unknown policy: {word}");
                 scope.unknown(policy.span, text, word, &["round_robin", "weighted"]);
@@ -41,7 +43,10 @@ pub(super) fn loadbalance(line: &Line, scope: &mut Scope<'_>) -> Option<LoadBala
             match word.text.parse::<IpNet>() {
                 Ok(net) => prefer.push(net.trunc()),
                 Err(_) => {
-                    let text = format!("plugin/loadbalance: invalid CIDR \"{}\"", word.text);
+                    let text = format!(
+                        "plugin/loadbalance: invalid CIDR {0:?}: invalid CIDR address: {0}",
+                        word.text
+                    );
                     scope
                         .findings
                         .error(Diagnostic::error(word.span, text).label("expected a net such as `192.0.2.0/24`"));
@@ -50,4 +55,43 @@ pub(super) fn loadbalance(line: &Line, scope: &mut Scope<'_>) -> Option<LoadBala
         }
     }
     Some(LoadBalance::RoundRobin { prefer })
+}
+
+fn weighted(line: &Line, policy: &Word, files: &[Word], scope: &mut Scope<'_>) -> Option<LoadBalance> {
+    let mut reload = RELOAD_DEFAULT;
+    for option in scope.options(line) {
+        if &*option.name.text != "reload" {
+            scope.unknown_option(option, &["reload"]);
+            continue;
+        }
+        match option.args.as_slice() {
+            [] => scope.error(option.name.span, "plugin/loadbalance: reload duration value is missing"),
+            [word] => match go_duration(&word.text) {
+                Ok(every) => reload = every,
+                Err(_) => {
+                    let text = format!("plugin/loadbalance: invalid reload duration '{}'", word.text);
+                    let error = Diagnostic::error(word.span, text);
+                    scope
+                        .findings
+                        .error(error.label("expected a duration such as `30s`, or `0` for never"));
+                }
+            },
+            [_, extra, ..] => scope.error(extra.span, "plugin/loadbalance: unexpected argument"),
+        }
+    }
+    match files {
+        [file] => Some(LoadBalance::Weighted(Weighted {
+            file: scope.path(file),
+            file_span: file.span,
+            reload,
+        })),
+        [] => {
+            scope.error(policy.span, "plugin/loadbalance: missing weight file argument");
+            None
+        }
+        [_, extra, ..] => {
+            scope.error(extra.span, "plugin/loadbalance: unexpected argument(s)");
+            None
+        }
+    }
 }

@@ -123,9 +123,15 @@ fn log() {
 #[test]
 fn loadbalance() {
     let check = |line: &str, expected: &str| {
-        let LoadBalance::RoundRobin { prefer } = block(".", line).loadbalance.unwrap();
-        assert_eq!(text(prefer), expected, "{line}");
+        let shown = match block(".", line).loadbalance.unwrap() {
+            LoadBalance::RoundRobin { prefer } => text(prefer),
+            LoadBalance::Weighted(weighted) => format!("{} {:?}", weighted.file.display(), weighted.reload),
+        };
+        assert_eq!(shown, expected, "{line}");
     };
+    check("loadbalance weighted w", "w 30s");
+    check("root zones\nloadbalance weighted w {\nreload 0s\n}", "zones/w 0ns");
+    check("loadbalance weighted /w { reload 1m }", "/w 60s");
     check("loadbalance", "");
     check("loadbalance round_robin", "");
     check(
