@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use nodens::args::{self, Command, Options, Stream};
 use nodens::corefile::settings::Corefile;
-use nodens::corefile::{self, Colour, Machine};
+use nodens::corefile::{self, Colour, Input, Machine};
 use nodens::run;
 use nodens_engine::io;
 
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
             ExitCode::from(text.status)
         }
         Command::Check(options) => match load(&options) {
-            Ok(corefile) => {
+            Ok((corefile, _)) => {
                 for warning in &corefile.warnings {
                     say(&format!(
                         "{}\n",
@@ -36,11 +36,11 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Options) -> ExitCode {
-    let corefile = match load(options) {
-        Ok(corefile) => corefile,
+    let (corefile, input) = match load(options) {
+        Ok(loaded) => loaded,
         Err(status) => return status,
     };
-    match run::run(corefile, options) {
+    match run::run(corefile, input, options) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             complain(&format!("{error:#}\n"));
@@ -49,15 +49,19 @@ fn serve(options: &Options) -> ExitCode {
     }
 }
 
-fn load(options: &Options) -> Result<Corefile, ExitCode> {
+/// The configuration, and where it came from.
+fn load(options: &Options) -> Result<(Corefile, Input), ExitCode> {
     let input = options.input().map_err(|error| {
         complain(&format!("loading the configuration from standard input: {error}\n"));
         ExitCode::FAILURE
     })?;
-    corefile::load(&input, options.port, &Machine).map_err(|refused| {
-        complain(&format!("{}\n", refused.render(colour(&std::io::stderr()))));
-        ExitCode::FAILURE
-    })
+    match corefile::load(&input, options.port, &Machine) {
+        Ok(corefile) => Ok((corefile, input)),
+        Err(refused) => {
+            complain(&format!("{}\n", refused.render(colour(&std::io::stderr()))));
+            Err(ExitCode::FAILURE)
+        }
+    }
 }
 
 fn colour(to: &impl std::io::IsTerminal) -> Colour {

@@ -4,18 +4,20 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::Options;
-use crate::corefile::settings::Corefile;
+use crate::corefile::Input;
+use crate::corefile::settings::{Corefile, Event};
 use crate::output;
+use crate::reload::{Reloader, Why};
 use crate::server::Server;
 
 /// Runs the server until a signal ends it; returns the exit status.
 ///
 /// # Errors
 /// The start failed. Everything that was started is stopped again.
-pub fn run(corefile: Corefile, options: &Options) -> anyhow::Result<u8> {
+pub fn run(corefile: Corefile, input: Input, options: &Options) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -25,10 +27,14 @@ pub fn run(corefile: Corefile, options: &Options) -> anyhow::Result<u8> {
     let inside = runtime.enter();
 
     // The server, without anything to serve; what it is to serve; and all of that at once.
+    let mut signals = Signals::new().context("cannot listen for signals")?;
+    let mut asked = signal(SignalKind::user_defined1()).context("cannot listen for signals")?;
     let mut server = Server::start(options)?;
     let prepared = runtime.block_on(server.prepare(corefile))?;
     let start_lines = prepared.start_lines().to_vec();
-    server.use_it(prepared);
+    let mut reloader = Reloader::new(input, options.port);
+    let corefile = server.use_it(prepared);
+    reloader.in_use(&corefile, &server);
     if !options.quiet {
         announce(&start_lines);
     }
@@ -36,16 +42,20 @@ pub fn run(corefile: Corefile, options: &Options) -> anyhow::Result<u8> {
         fs::write(pidfile, format!("{}\n", std::process::id()))
             .with_context(|| format!("cannot write the pid file {}", pidfile.display()))?;
     }
+    started(&server);
 
     // Until a signal, or the end of a worker, which is a failure.
-    let status = runtime.block_on(until_end(&server));
+    let end = runtime.block_on(serve(&mut server, &mut reloader, &mut signals, &mut asked));
 
-    // The other way round.
+    // The other way round. Only SIGTERM waits for clients.
+    let status = runtime.block_on(stop(&server, end, &mut signals));
     if let Some(pidfile) = &options.pidfile {
         // It may have been removed by hand.
         let _ = fs::remove_file(pidfile);
     }
-    server.drain();
+    if end == End::Terminate && status == 0 {
+        server.drain();
+    }
     drop(inside);
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(status)
@@ -61,52 +71,107 @@ fn announce(start_lines: &[String]) {
     let _ = writeln!(out, "{}", crate::args::version());
 }
 
-/// Waits for the signal that ends the process; returns the exit status.
-async fn until_end(server: &Server) -> u8 {
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut quit), Ok(mut hangup), Ok(mut reload)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::quit()),
-        signal(SignalKind::hangup()),
-        signal(SignalKind::user_defined1()),
-    ) else {
-        output::error("cannot listen for signals");
-        return 1;
-    };
+/// The signals that the server listens for.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    hangup: Signal,
+}
+
+/// Why the server ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Terminate,
+    Interrupt,
+    Quit,
+    Broken,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a signal that ends the server.
+    async fn end(&mut self) -> End {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return End::Terminate,
+                _ = self.interrupt.recv() => return End::Interrupt,
+                _ = self.quit.recv() => return End::Quit,
+                // Ignored, as in CoreDNS.
+                _ = self.hangup.recv() => {}
+            }
+        }
+    }
+}
+
+/// Serves, and uses new configurations, until the end.
+async fn serve(server: &mut Server, reloader: &mut Reloader, signals: &mut Signals, asked: &mut Signal) -> End {
     let mut look = tokio::time::interval(Duration::from_secs(1));
     loop {
-        tokio::select! {
-            _ = terminate.recv() => {
-                output::info("SIGTERM: Shutting down servers then terminating");
-                break;
-            }
-            _ = interrupt.recv() => {
-                output::info("SIGINT: Shutting down");
-                break;
-            }
-            _ = quit.recv() => return 0,
-            _ = hangup.recv() => {}
-            _ = reload.recv() => {
-                output::warning("SIGUSR1: a Corefile cannot be reloaded yet; restart to use another one");
-            }
+        let why = tokio::select! {
+            biased;
+            end = signals.end() => return end,
+            _ = asked.recv() => Why::Signal,
+            () = reloader.due() => Why::Look,
             _ = look.tick() => {
                 if server.is_broken() {
-                    return 1;
+                    return End::Broken;
                 }
+                continue;
             }
+        };
+        // A signal to end does not wait for files and other servers.
+        let prepared = tokio::select! {
+            biased;
+            end = signals.end() => return end,
+            prepared = reloader.prepare(server, why) => prepared,
+        };
+        if let Some(prepared) = prepared {
+            let corefile = server.use_it(prepared);
+            reloader.in_use(&corefile, server);
+            output::info("Reloading complete");
+            started(server);
         }
     }
+}
+
+/// Runs the commands of `on startup`; nobody waits for them but those behind them.
+fn started(server: &Server) {
+    let hooks = server.hooks().clone();
+    tokio::spawn(async move { hooks.run(Event::Startup).await });
+}
+
+/// What comes between the signal and the end, while everything is still served; returns the exit status.
+async fn stop(server: &Server, end: End, signals: &mut Signals) -> u8 {
+    output::info(match end {
+        End::Terminate => "SIGTERM: Shutting down servers then terminating",
+        End::Interrupt => "SIGINT: Shutting down",
+        End::Quit => return 0,
+        End::Broken => return 1,
+    });
     server.admin().readiness.stop();
-    let lameduck = server.lameduck();
-    if !lameduck.is_zero() {
-        output::info(&format!("plugin/health: Going into lameduck mode for {lameduck:?}"));
-        tokio::select! {
-            () = tokio::time::sleep(lameduck) => {}
-            _ = interrupt.recv() => {
-                output::info("SIGINT: Force quit");
-                return 2;
-            }
+    let wait = async {
+        server.hooks().run(Event::Shutdown).await;
+        let lameduck = server.lameduck();
+        if !lameduck.is_zero() {
+            output::info(&format!("plugin/health: Going into lameduck mode for {lameduck:?}"));
+            tokio::time::sleep(lameduck).await;
         }
+    };
+    tokio::select! {
+        () = wait => 0,
+        _ = signals.interrupt.recv() => {
+            output::info("SIGINT: Force quit");
+            2
+        }
+        _ = signals.quit.recv() => 0,
     }
-    0
 }

@@ -25,6 +25,7 @@ use crate::compile::{Address, Compiled, compile};
 use crate::corefile::settings::{Corefile, Monitor};
 use crate::crew::Crew;
 use crate::endpoints::{self, Admin, Endpoints};
+use crate::hooks::Hooks;
 use crate::listeners::{self, Bound, Place};
 use crate::numbers::Numbers;
 use crate::output;
@@ -53,6 +54,7 @@ pub struct Server {
     endpoints: Endpoints,
     admin: Admin,
     writer: Option<Writer>,
+    hooks: Hooks,
     lameduck: Duration,
 }
 
@@ -110,6 +112,7 @@ impl Server {
                 readiness: Arc::new(readiness),
             },
             writer: None,
+            hooks: Hooks::default(),
             lameduck: Duration::ZERO,
         })
     }
@@ -117,6 +120,11 @@ impl Server {
     /// What the endpoints show.
     pub fn admin(&self) -> &Admin {
         &self.admin
+    }
+
+    /// The commands that the configuration names.
+    pub fn hooks(&self) -> &Hooks {
+        &self.hooks
     }
 
     /// How long a final stop waits while everything goes on.
@@ -176,8 +184,8 @@ impl Server {
         }
     }
 
-    /// Uses a configuration in place of the one in use. Nothing here fails: what may was done before.
-    pub fn use_it(&mut self, prepared: Prepared) {
+    /// Uses a configuration in place of the one in use, and gives it back. Nothing here fails: what may was done before.
+    pub fn use_it(&mut self, prepared: Prepared) -> Corefile {
         let Prepared {
             corefile,
             compiled,
@@ -226,6 +234,7 @@ impl Server {
             .iter()
             .filter_map(|block| Some(block.health.as_ref()?.lameduck));
         self.lameduck = lameduck.max().unwrap_or_default();
+        self.hooks = Hooks::of(&corefile);
 
         // 4. What nobody reads any more.
         wait_until(&gone.into_iter().map(Source::end).collect::<Vec<_>>());
@@ -235,6 +244,7 @@ impl Server {
         for port in &self.crew.ports {
             port.forget(&gone.listeners);
         }
+        corefile
     }
 
     /// Answers what stands in the sockets and streams, and ends.

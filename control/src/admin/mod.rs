@@ -18,5 +18,7 @@ mod text;
 
 pub use health::{HealthMetrics, SelfCheck, serve_health};
 pub use http::{CONNECTIONS_MAX, HttpMetrics, bind, same_address};
-pub use metrics::{Build, EtcdMetrics, HostsMetrics, Metrics, PluginEnabled, SeriesLabels, Shown, serve_metrics};
+pub use metrics::{
+    Build, EtcdMetrics, HostsMetrics, Metrics, PluginEnabled, ReloadMetrics, SeriesLabels, Shown, serve_metrics,
+};
 pub use ready::{Readiness, Reporter, serve_ready};

@@ -14,6 +14,7 @@ pub mod directive;
 pub mod duration;
 mod environment;
 pub mod expression;
+mod fingerprint;
 mod glob;
 mod import;
 mod lexer;
@@ -59,9 +60,23 @@ pub struct Refused {
     pub left_out: usize,
     /// The texts that the spans point into.
     pub sources: Sources,
+    /// Its words could be read as blocks and directives; what is wrong lies in what they mean.
+    pub is_parsed: bool,
 }
 
 impl Refused {
+    /// Tells it from others.
+    pub fn fingerprint(&self) -> String {
+        fingerprint::of_texts(&self.sources)
+    }
+
+    /// The first lines of all errors, in one line.
+    pub fn headlines(&self) -> String {
+        let all = self.errors.iter().map(|error| error.headline(&self.sources));
+        let more = (self.left_out > 0).then(|| format!("and {} more", self.left_out));
+        all.chain(more).collect::<Vec<_>>().join("; ")
+    }
+
     /// All errors, drawn; no line end behind.
     pub fn render(&self, colour: Colour) -> String {
         let mut drawn: Vec<String> = self
@@ -87,11 +102,12 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
                 warnings: Vec::new(),
                 left_out: 0,
                 sources,
+                is_parsed: false,
             });
         }
     };
     let mut findings = Findings::default();
-    let mut blocks = Vec::new();
+    let mut loaded = Loaded::default();
     if let Some((name, text)) = text {
         let path = world.working_folder().join(&name);
         // Standard input has no folder; its imports start where the server does.
@@ -104,9 +120,9 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
             folder,
             text: text.into(),
         });
-        blocks = read(file, default_port, &mut sources, world, &mut findings);
+        loaded = read(file, default_port, &mut sources, world, &mut findings);
     }
-    if blocks.is_empty() && findings.errors.is_empty() {
+    if loaded.blocks.is_empty() && findings.errors.is_empty() {
         let text = format!(".:{default_port} {{\n    whoami\n    log\n}}\n");
         let source = Source {
             name: "built-in Corefile".to_owned(),
@@ -114,8 +130,13 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
             text: text.into(),
         };
         let file = sources.add(source);
-        blocks = read(file, default_port, &mut sources, world, &mut findings);
+        loaded = read(file, default_port, &mut sources, world, &mut findings);
     }
+    let Loaded {
+        blocks,
+        fingerprint,
+        is_parsed,
+    } = loaded;
     if findings.errors.is_empty() {
         for error in conflict::check(&blocks, conflict::written_addresses) {
             findings.error(error);
@@ -133,6 +154,7 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
             blocks,
             warnings,
             sources,
+            fingerprint,
         })
     } else {
         Err(Refused {
@@ -140,6 +162,7 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
             warnings,
             left_out,
             sources,
+            is_parsed,
         })
     }
 }
@@ -170,20 +193,28 @@ fn text(input: &Input, world: &dyn World) -> Result<Option<(String, String)>, Di
     }
 }
 
-fn read(
-    file: u32,
-    default_port: u16,
-    sources: &mut Sources,
-    world: &dyn World,
-    findings: &mut Findings,
-) -> Vec<settings::ServerBlock> {
+/// What a text says.
+#[derive(Default)]
+struct Loaded {
+    blocks: Vec<settings::ServerBlock>,
+    fingerprint: String,
+    is_parsed: bool,
+}
+
+fn read(file: u32, default_port: u16, sources: &mut Sources, world: &dyn World, findings: &mut Findings) -> Loaded {
     let parsed = parser::parse(file, sources, world);
+    // CoreDNS's parser knows the names of directives, too.
+    let mut directives = parsed.blocks.iter().flat_map(|block| &block.directives);
+    let is_parsed = parsed.findings.errors.is_empty() && directives.all(directive::is_known);
     findings.errors.extend(parsed.findings.errors);
     findings.warnings.extend(parsed.findings.warnings);
     findings.left_out += parsed.findings.left_out;
-    parsed
-        .blocks
-        .iter()
-        .filter_map(|block| directive::block(block, default_port, world, findings))
-        .collect()
+    let blocks = parsed.blocks.iter();
+    Loaded {
+        fingerprint: fingerprint::of_blocks(&parsed.blocks),
+        blocks: blocks
+            .filter_map(|block| directive::block(block, default_port, world, findings))
+            .collect(),
+        is_parsed,
+    }
 }

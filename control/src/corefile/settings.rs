@@ -25,6 +25,8 @@ pub struct Corefile {
     pub warnings: Vec<Diagnostic>,
     /// The texts that the spans point into.
     pub sources: Sources,
+    /// SHA-512 of what it says, in hexadecimal digits.
+    pub fingerprint: String,
 }
 
 impl Corefile {
@@ -95,6 +97,10 @@ pub struct ServerBlock {
     pub etcd: Vec<Etcd>,
     /// `whoami`
     pub whoami: bool,
+    /// `reload`
+    pub reload: Option<Reload>,
+    /// The commands of `on`, `startup` and `shutdown`, in file order.
+    pub hooks: Vec<Hook>,
     /// `health`
     pub health: Option<Health>,
     /// `ready`
@@ -504,6 +510,37 @@ pub struct PathSetting {
     pub path: PathBuf,
     /// The word.
     pub span: Span,
+}
+
+/// `reload`: how often the Corefile is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reload {
+    /// At least two seconds.
+    pub interval: Duration,
+    /// How far apart servers with one interval look; at most half of it.
+    pub jitter: Duration,
+}
+
+/// A command that is run at an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hook {
+    /// When.
+    pub event: Event,
+    /// The program and its arguments; never empty.
+    pub command: Vec<String>,
+    /// Nobody waits for its end.
+    pub in_background: bool,
+}
+
+/// When a command is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The server serves, for the first time or with another configuration.
+    Startup,
+    /// The server is told to end.
+    Shutdown,
+    /// CoreDNS got itself another certificate; nodens gets none.
+    CertRenew,
 }
 
 /// Where an HTTP endpoint listens.

@@ -63,6 +63,11 @@ impl Sources {
         Arc::clone(&self.files[file as usize].text)
     }
 
+    /// All texts, in the order in which they were read.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| &*file.text)
+    }
+
     /// The number of the line on which a span starts, from 1.
     pub fn line(&self, span: Span) -> usize {
         self.source(span).text.as_bytes()[..span.start as usize]

@@ -53,8 +53,17 @@ pub struct Metrics {
     pub health: Arc<HealthMetrics>,
     /// Of all HTTP listeners.
     pub http: Arc<HttpMetrics>,
-    /// Configurations that were not taken.
-    pub reloads_failed: Arc<AtomicU64>,
+    /// Of changes of the configuration.
+    pub reload: ReloadMetrics,
+}
+
+/// What was tried of new configurations. One writer.
+#[derive(Debug, Default)]
+pub struct ReloadMetrics {
+    /// How many were not taken.
+    pub failed: AtomicU64,
+    /// The fingerprint of the one tried last.
+    pub version: ArcSwap<String>,
 }
 
 /// What the labels of a configuration are. Never changed: another configuration has another one.
@@ -188,8 +197,17 @@ impl Metrics {
             "coredns_reload_failed_total",
             Kind::Counter,
             "New configurations that were not taken.",
-            self.reloads_failed.load(Ordering::Relaxed),
+            self.reload.failed.load(Ordering::Relaxed),
         );
+        let version = self.reload.version.load();
+        let mut info = page.family(
+            "coredns_reload_version_info",
+            Kind::Gauge,
+            "The configuration that was tried last; always 1.",
+        );
+        if !version.is_empty() {
+            info.sample(&[("hash", "sha512"), ("value", &version)], 1);
+        }
         let mut plugins: Vec<&PluginEnabled> = shown.plugins.iter().collect();
         plugins.sort_unstable();
         plugins.dedup();

@@ -20,6 +20,8 @@ mod local;
 mod log;
 mod metadata;
 mod multisocket;
+mod on;
+mod reload;
 mod scope;
 mod secondary;
 mod timeouts;
@@ -34,7 +36,7 @@ use nodens_wire::NameBuf;
 
 use super::diagnostic::{Diagnostic, Findings, nearest};
 use super::parser::{Line, ParsedBlock};
-use super::settings::{Key, ServerBlock, Timeouts};
+use super::settings::{Event, Key, ServerBlock, Timeouts};
 use super::source::{Span, World};
 use super::zone;
 use scope::Scope;
@@ -42,7 +44,7 @@ use scope::Scope;
 pub use edns::NSID_LEN_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 33] = [
+pub const KNOWN: [&str; 37] = [
     "acl",
     "any",
     "auto",
@@ -65,11 +67,15 @@ pub const KNOWN: [&str; 33] = [
     "minimal",
     "multisocket",
     "nsid",
+    "on",
     "pprof",
     "prometheus",
     "ready",
+    "reload",
     "root",
     "secondary",
+    "shutdown",
+    "startup",
     "timeouts",
     "tls",
     "trace",
@@ -79,7 +85,7 @@ pub const KNOWN: [&str; 33] = [
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 30] = [
+pub const MISSING: [&str; 26] = [
     "autopath",
     "azure",
     "cache",
@@ -97,17 +103,13 @@ pub const MISSING: [&str; 30] = [
     "kubernetes",
     "loop",
     "nomad",
-    "on",
     "proxy",
     "proxyproto",
     "quic",
-    "reload",
     "rewrite",
     "route53",
     "shed",
-    "shutdown",
     "sign",
-    "startup",
     "template",
     "tsig",
 ];
@@ -184,9 +186,13 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "minimal" => block.minimal |= bare(line, scope),
         "multisocket" => once(&mut block.multisocket, line, scope, multisocket::multisocket),
         "nsid" => once(&mut block.nsid, line, scope, edns::nsid),
+        "on" => block.hooks.extend(on::on(line, scope)),
         "pprof" => once(&mut block.pprof, line, scope, unbuilt::pprof),
         "prometheus" => once(&mut block.prometheus, line, scope, http::prometheus),
         "ready" => once(&mut block.ready, line, scope, http::ready),
+        "reload" => once(&mut block.reload, line, scope, reload::reload),
+        "shutdown" => block.hooks.extend(on::at(line, Event::Shutdown, scope)),
+        "startup" => block.hooks.extend(on::at(line, Event::Startup, scope)),
         "secondary" => block.secondary.push(secondary::secondary(line, scope)),
         "trace" => unbuilt::trace(line, scope),
         "timeouts" => timeouts::timeouts(line, &mut block.timeouts, scope),
@@ -234,6 +240,11 @@ fn once<T>(setting: &mut Option<T>, line: &Line, scope: &mut Scope<'_>, read: fn
         return;
     }
     *setting = read(line, scope);
+}
+
+/// Whether CoreDNS or nodens knows a directive of this name.
+pub(super) fn is_known(line: &Line) -> bool {
+    KNOWN.into_iter().chain(MISSING).any(|name| *line.name.text == *name)
 }
 
 fn check_known(line: &Line, findings: &mut Findings) {
@@ -319,6 +330,8 @@ fn empty_block(span: Span) -> ServerBlock {
         secondary: Vec::new(),
         etcd: Vec::new(),
         whoami: false,
+        reload: None,
+        hooks: Vec::new(),
         health: None,
         ready: None,
         prometheus: None,
