@@ -279,7 +279,9 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         };
-        ["c", "a", "b/z", "b/y/x"].map(write);
+        for name in ["c", "a", "b/z", "b/y/x"] {
+            write(name);
+        }
         std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("d")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("b"), folder.path().join("e")).unwrap();
         let mut files = Vec::new();

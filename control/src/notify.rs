@@ -19,7 +19,13 @@ const TRIES: usize = 3;
 /// How long an answer may take.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
 
-static NOTIFIES: Semaphore = Semaphore::const_new(NOTIFIES_MAX);
+/// Closed until the server answers: who is told comes back at once.
+static NOTIFIES: Semaphore = Semaphore::const_new(0);
+
+/// Lets notifications go out from now on; to be called once.
+pub fn open() {
+    NOTIFIES.add_permits(NOTIFIES_MAX);
+}
 
 /// Whom to tell that a zone has a new version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

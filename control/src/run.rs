@@ -9,6 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::args::Options;
 use crate::corefile::Input;
 use crate::corefile::settings::{Corefile, Event};
+use crate::notify;
 use crate::output;
 use crate::reload::{Reloader, Why};
 use crate::server::Server;
@@ -35,6 +36,7 @@ pub fn run(corefile: Corefile, input: Input, options: &Options) -> anyhow::Resul
     let mut reloader = Reloader::new(input, options.port);
     let corefile = server.use_it(prepared);
     reloader.in_use(&corefile, &server);
+    notify::open();
     if !options.quiet {
         announce(&start_lines);
     }

@@ -1,9 +1,10 @@
-//! Where names come from: etcd watches, zone files, hosts files.
+//! Where names come from: etcd watches, zone files, hosts files, transfers.
 //!
 //! ```text
 //!   etcd watch ──> step ──> Change ─┐
 //!   zone file  ──> ZoneFile ────────┼──> control: folds them into zones, publishes
-//!   hosts file ──> Entry ───────────┘
+//!   hosts file ──> Entry ───────────┤
+//!   transfer   ──> Record ──────────┘
 //! ```
 //!
 //! A source promises to say everything in order, to say that it is lost when it is, and never to end the process:
