@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nodens_engine::plan::ZoneMap;
 use nodens_engine::zone::trie::NameHash;
@@ -17,6 +17,36 @@ use crate::compile::{AutoSource, notify};
 use crate::files::{FILE_BYTES_MAX, Stamp, pause, read, zone_of};
 use crate::output;
 use crate::publish::Publisher;
+
+/// The names of the zones that an `auto` stanza has found: counters carry them.
+#[derive(Debug)]
+pub struct AutoNames {
+    names: Mutex<Vec<NameBuf>>,
+    changed: Arc<Notify>,
+}
+
+impl AutoNames {
+    /// None yet; `changed` is told when there are others.
+    pub fn new(changed: Arc<Notify>) -> Self {
+        Self {
+            names: Mutex::default(),
+            changed,
+        }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<NameBuf> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, names: Vec<NameBuf>) {
+        let mut own = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if *own != names {
+            *own = names;
+            self.changed.notify_one();
+        }
+    }
+}
 
 /// The zones of an `auto` stanza.
 #[derive(Debug)]
@@ -95,6 +125,9 @@ impl AutoZones {
                 zones.entry(&loaded.name, || loaded.zone.clone());
             }
         }
+        self.source
+            .names
+            .set(zones.iter().map(|(zone, _)| zone.clone()).collect());
         publisher.zone(self.source.id, Zone::Several(zones));
     }
 

@@ -22,6 +22,7 @@ use nodens_sources::{etcd, secondary};
 use nodens_wire::NameBuf;
 
 use crate::admin::{PluginEnabled, SeriesLabels};
+use crate::auto::AutoNames;
 use crate::certificates::Certificates;
 use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, Key, QueriesMax, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
@@ -112,6 +113,8 @@ pub struct AutoSource {
     pub id: ZoneId,
     /// The stanza.
     pub settings: settings::Auto,
+    /// Where it says which zones it has found.
+    pub names: Arc<AutoNames>,
     /// Who is told of new versions.
     pub transfer: Vec<settings::Transfer>,
 }
@@ -206,6 +209,7 @@ impl Compiler<'_> {
         let tls = block.tls.as_ref().and_then(|tls| self.tls(tls));
         let acl_zones = acl_zones(block);
         let mut acl_counters = Vec::new();
+        let mut routes = Vec::new();
         for key in &block.keys {
             for place in &places {
                 let socket = match place.address {
@@ -229,6 +233,7 @@ impl Compiler<'_> {
                 self.out
                     .plugins
                     .extend(plugins.iter().map(|&name| enabled(&series, name)));
+                let labels = series.clone();
                 let of_acl = acl_zones.iter().map(|zone| {
                     self.numbers.series(SeriesLabels {
                         zone: zone.to_string(),
@@ -240,6 +245,7 @@ impl Compiler<'_> {
                     plan: plan_at,
                     series: self.numbers.series(series),
                 };
+                routes.push((&key.zone, labels, route.series));
                 acl_counters.push((route.series, of_acl));
                 self.route(usize::from(listener.0), key, route, block.view.is_some());
                 let listener = &mut self.out.config.listeners[usize::from(listener.0)];
@@ -261,11 +267,37 @@ impl Compiler<'_> {
                     .push(format!("{}{}:{}{on}", key.scheme.prefix(), key.zone, key.port));
             }
         }
+        let found = self
+            .out
+            .auto
+            .iter()
+            .filter(|_| block.auto.is_some() && block.prometheus.is_some());
+        if let Some(names) = found.last().map(|auto| auto.names.all()) {
+            self.out.config.plans[plan_at as usize].counted = Some(self.counted(&names, &routes));
+        }
         for step in &mut self.out.config.plans[plan_at as usize].steps {
             if let Step::Acl(acl) = step {
                 acl.counters = acl_counters.split_off(0).into();
             }
         }
+    }
+
+    /// The series of zones that were found below those of a block's routes.
+    fn counted(&mut self, found: &[NameBuf], routes: &[(&NameBuf, SeriesLabels, u32)]) -> ZoneMap<Box<[(u32, u32)]>> {
+        let mut zones = self.map();
+        for zone in found {
+            let below = routes
+                .iter()
+                .filter(|(own, ..)| zone.as_name().is_within(own.as_name()));
+            let own: Box<[_]> = below
+                .map(|(_, labels, series)| {
+                    let zone = zone.to_string();
+                    (*series, self.numbers.series(SeriesLabels { zone, ..labels.clone() }))
+                })
+                .collect();
+            zones.entry(zone, || own);
+        }
+        zones
     }
 
     /// Has a block serve a zone: alone, or behind those of the same zone that have a view.
@@ -535,6 +567,7 @@ impl Compiler<'_> {
             self.out.auto.push(AutoSource {
                 id,
                 settings: auto.clone(),
+                names: self.numbers.auto_names(id),
                 transfer: block.transfer.clone(),
             });
             let zones = self.set(&auto.zones);
@@ -566,6 +599,7 @@ impl Compiler<'_> {
                 Some(data) => data.as_slice().into(),
                 None => host_name().into_bytes().into(),
             }),
+            counted: None,
             passes_on: block.cancel.is_some(),
         }
     }

@@ -19,6 +19,7 @@ use nodens_sources::{etcd, secondary};
 use nodens_wire::NameBuf;
 
 use crate::admin::SeriesLabels;
+use crate::auto::AutoNames;
 use crate::corefile::log_format::LogFormat;
 use crate::corefile::settings::{Scheme, Transfer};
 use crate::notify::Notify;
@@ -96,6 +97,10 @@ pub struct Numbers {
     formats: Table<LogFormat>,
     /// By source, which of several equal ones, and which of its zones.
     zones: Table<(Arc<SourceKey>, u32, u32)>,
+    /// What `auto` stanzas have found.
+    auto_names: HashMap<ZoneId, Arc<AutoNames>>,
+    /// Told when they find other zones.
+    zones_changed: Arc<tokio::sync::Notify>,
     /// Whom workers tell that a primary has a new version of a zone.
     notified: HashMap<ZoneId, Arc<Notified>>,
     /// How many sources of this generation have these settings.
@@ -152,6 +157,18 @@ impl Numbers {
         zones.collect()
     }
 
+    /// Where an `auto` stanza says which zones it has found.
+    pub fn auto_names(&mut self, zones: ZoneId) -> Arc<AutoNames> {
+        let changed = &self.zones_changed;
+        let names = self.auto_names.entry(zones);
+        Arc::clone(names.or_insert_with(|| Arc::new(AutoNames::new(Arc::clone(changed)))))
+    }
+
+    /// Told when an `auto` stanza finds other zones: they are counted by name.
+    pub fn zones_changed(&self) -> Arc<tokio::sync::Notify> {
+        Arc::clone(&self.zones_changed)
+    }
+
     /// Whom workers tell that there is a new version of a zone.
     pub fn notified(&mut self, zone: ZoneId) -> Arc<Notified> {
         Arc::clone(self.notified.entry(zone).or_default())
@@ -201,6 +218,7 @@ impl Numbers {
         let zones = self.zones.forget_before(self.generation);
         for &zone in &zones {
             self.notified.remove(&ZoneId(zone));
+            self.auto_names.remove(&ZoneId(zone));
         }
         Gone {
             listeners: listeners.into_iter().map(|number| ListenerId(number as u16)).collect(),

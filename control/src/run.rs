@@ -116,6 +116,7 @@ impl Signals {
 
 /// Serves, and uses new configurations, until the end.
 async fn serve(server: &mut Server, reloader: &mut Reloader, signals: &mut Signals, asked: &mut Signal) -> End {
+    let zones_changed = server.zones_changed();
     let mut look = tokio::time::interval(Duration::from_secs(1));
     loop {
         let why = tokio::select! {
@@ -123,6 +124,10 @@ async fn serve(server: &mut Server, reloader: &mut Reloader, signals: &mut Signa
             end = signals.end() => return end,
             _ = asked.recv() => Why::Signal,
             () = reloader.due() => Why::Look,
+            () = zones_changed.notified() => {
+                server.use_again().await;
+                continue;
+            }
             _ = look.tick() => {
                 if server.is_broken() {
                     return End::Broken;

@@ -17,6 +17,7 @@ use anyhow::Context as _;
 use nodens_engine::snapshot::{Published, ZoneId};
 use nodens_engine::worker::Command;
 use nodens_engine::zone::trie::NameHash;
+use tokio::sync::Notify;
 
 use crate::admin::{self, PluginEnabled, Readiness, Shown};
 use crate::args::Options;
@@ -56,6 +57,9 @@ pub struct Server {
     writer: Option<Writer>,
     hooks: Hooks,
     lameduck: Duration,
+    in_use: Option<Corefile>,
+    /// What is odd about a configuration is said once.
+    says_warnings: bool,
 }
 
 /// A configuration that could be used: all that it needs is there.
@@ -114,6 +118,8 @@ impl Server {
             writer: None,
             hooks: Hooks::default(),
             lameduck: Duration::ZERO,
+            in_use: None,
+            says_warnings: true,
         })
     }
 
@@ -194,15 +200,10 @@ impl Server {
             bound,
             endpoints,
         } = prepared;
-        for warning in &corefile.warnings {
-            output::warning(&warning.headline(&corefile.sources));
+        if self.says_warnings {
+            self.warn(&corefile, &compiled);
         }
-        for warning in sockets_not_made(&corefile.blocks, self.crew.len()) {
-            output::warning(&warning.headline(&corefile.sources));
-        }
-        for notice in &compiled.notices {
-            output::warning(notice);
-        }
+        self.in_use = Some(corefile.clone());
         self.count(&numbers);
         self.log(&compiled, &numbers);
 
@@ -245,6 +246,34 @@ impl Server {
             port.forget(&gone.listeners);
         }
         corefile
+    }
+
+    /// Told when zones were found that are to be counted by name.
+    pub fn zones_changed(&self) -> Arc<Notify> {
+        self.numbers.zones_changed()
+    }
+
+    /// Uses the configuration in use once more: there are other zones to be counted by name.
+    pub async fn use_again(&mut self) {
+        let Some(corefile) = self.in_use.clone() else { return };
+        match self.prepare(corefile).await {
+            Ok(prepared) => {
+                self.says_warnings = false;
+                self.use_it(prepared);
+                self.says_warnings = true;
+            }
+            Err(error) => output::warning(&format!("plugin/auto: zones are not counted by their names: {error}")),
+        }
+    }
+
+    fn warn(&self, corefile: &Corefile, compiled: &Compiled) {
+        let sockets = sockets_not_made(&corefile.blocks, self.crew.len());
+        for warning in corefile.warnings.iter().cloned().chain(sockets) {
+            output::warning(&warning.headline(&corefile.sources));
+        }
+        for notice in &compiled.notices {
+            output::warning(notice);
+        }
     }
 
     /// Answers what stands in the sockets and streams, and ends.

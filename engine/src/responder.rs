@@ -438,9 +438,9 @@ impl Responder {
             .filter(|_| served)
             .map(|route| (&now.config.plans[route.plan as usize], route.series));
         let series = match plan {
-            Some((plan, series)) if plan.metrics && answer.reason.is_none() => Some(series),
+            Some((plan, series)) if plan.metrics && answer.reason.is_none() => Some(plan.series(asking.folded, series)),
             Some((plan, series)) if !plan.is_empty() && answer.reason != Some(Reason::Panic) => {
-                plan.metrics.then_some(series)
+                plan.metrics.then(|| plan.series(asking.folded, series))
             }
             // What no plan has seen is counted whether or not one counts.
             _ => listener.map(|listener| listener.dropped),

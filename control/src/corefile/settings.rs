@@ -17,7 +17,7 @@ use super::log_format::LogFormat;
 use super::source::{Sources, Span};
 
 /// A whole configuration.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Corefile {
     /// In file order. Never empty: without a block there is the built-in one.
     pub blocks: Vec<ServerBlock>,

@@ -145,6 +145,8 @@ pub struct Plan {
     pub udp_size: Option<u16>,
     /// `nsid`: what a client is told that asks for the server's name.
     pub nsid: Option<Arc<[u8]>>,
+    /// Zones that come and go, and are counted by their own names: for each series that a query may have, theirs.
+    pub counted: Option<ZoneMap<Box<[(u32, u32)]>>>,
     /// Something is there that handles queries and only passes them on: one for nobody fails, and is not refused.
     pub passes_on: bool,
 }
@@ -166,6 +168,15 @@ impl Plan {
             None if !self.log.is_empty() => "log",
             None => "errors",
         }
+    }
+
+    /// The series of a query for a folded name, which its route counts in `series`.
+    #[inline]
+    pub(crate) fn series(&self, name: &[u8], series: u32) -> u32 {
+        let Some((_, own)) = self.counted.as_ref().and_then(|zones| zones.find(name)) else {
+            return series;
+        };
+        own.iter().find(|(of, _)| *of == series).map_or(series, |(_, own)| *own)
     }
 
     /// Where a folded name will be looked up first. The block's zone stands behind its first `known` bytes.
