@@ -15,6 +15,7 @@ pub mod args;
 pub mod auto;
 pub mod certificates;
 pub mod compile;
+pub mod consolidate;
 pub mod completions;
 pub mod corefile;
 pub mod crew;

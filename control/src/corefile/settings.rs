@@ -198,6 +198,46 @@ pub enum BindPlace {
 pub struct Errors {
     /// A panic is logged with its stack.
     pub stacktrace: bool,
+    /// The first whose pattern matches takes an error.
+    pub consolidate: Vec<Consolidate>,
+}
+
+/// One `consolidate` line: errors like one another become one line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Consolidate {
+    /// How long they are gathered, from the first one on.
+    pub every: Duration,
+    /// What they have in common: RE2, and it compiles.
+    pub pattern: String,
+    /// How their line is marked.
+    pub level: ErrorLevel,
+    /// The first one is written by itself, at once.
+    pub show_first: bool,
+}
+
+/// How lines of `errors` are marked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorLevel {
+    /// The default.
+    Error,
+    /// `warning`
+    Warning,
+    /// `info`
+    Info,
+    /// `debug`: written only where some block has `debug`.
+    Debug,
+}
+
+impl ErrorLevel {
+    /// As it stands in front of a line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "ERROR",
+            Self::Warning => "WARNING",
+            Self::Info => "INFO",
+            Self::Debug => "DEBUG",
+        }
+    }
 }
 
 /// One `log` line: which questions, written how.
