@@ -43,7 +43,11 @@ impl Consolidator {
 
     /// How an error is to be marked when it is written now; none where it is only counted.
     pub fn level(&mut self, text: &str, now: Instant) -> Option<ErrorLevel> {
-        let Some(rule) = self.rules.iter_mut().find(|rule| rule.pattern.is_match(text.as_bytes())) else {
+        let Some(rule) = self
+            .rules
+            .iter_mut()
+            .find(|rule| rule.pattern.is_match(text.as_bytes()))
+        else {
             return Some(ErrorLevel::Error);
         };
         rule.count += 1;
@@ -123,10 +127,16 @@ mod tests {
         own.tell(Some(at(59)), false, &mut out);
         assert_eq!(out, "");
         own.tell(Some(at(60)), false, &mut out);
-        assert_eq!(out, "[WARNING] plugin/errors: 2 errors like '^a' occurred in last 1m0s\n");
+        assert_eq!(
+            out,
+            "[WARNING] plugin/errors: 2 errors like '^a' occurred in last 1m0s\n"
+        );
         out.clear();
         own.tell(Some(at(200)), false, &mut out);
-        assert_eq!(out, "[ERROR] plugin/errors: 2 errors like 'a|b' occurred in last 1m0s\n");
+        assert_eq!(
+            out,
+            "[ERROR] plugin/errors: 2 errors like 'a|b' occurred in last 1m0s\n"
+        );
         assert_eq!(own.deadline(), None);
 
         assert_eq!(own.level("c", at(300)), None);

@@ -15,14 +15,16 @@ pub mod args;
 pub mod auto;
 pub mod certificates;
 pub mod compile;
-pub mod consolidate;
 pub mod completions;
+pub mod consolidate;
 pub mod corefile;
 pub mod crew;
 pub mod endpoints;
 pub mod files;
 pub mod hooks;
 pub mod listeners;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod manpage;
 pub mod notify;
 pub mod numbers;
