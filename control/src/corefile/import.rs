@@ -8,6 +8,7 @@ use super::diagnostic::{Diagnostic, Findings, masked, nearest};
 use super::environment::fill_in;
 use super::glob::{self, Pattern};
 use super::lexer::{self, Word};
+use super::parser::CLOSE_IT;
 use super::source::{self, Source, Sources, Span, World};
 
 /// Snippets put in for an `import`, at most; a snippet that imports itself ends here.
@@ -81,7 +82,8 @@ impl<'w> Stream<'w> {
         // What stands in place of an import starts a line as the import did.
         word.first |= frame.at == 0;
         if self.words >= WORDS_MAX {
-            return Err(self.stop(Diagnostic::error(word.span, format!("more than {WORDS_MAX} words"))));
+            let error = Diagnostic::error(word.span, format!("more than {WORDS_MAX} words"));
+            return Err(self.stop(error.help("keep long lists in zone files or hosts files")));
         }
         Ok(Some(word))
     }
@@ -115,7 +117,8 @@ impl<'w> Stream<'w> {
         let source = self.sources.source(span);
         let text = &masked(&source.text)[span.start as usize..span.end as usize];
         let error = Diagnostic::syntax(span, format!("Unexpected token '{text}', expecting '}}'"))
-            .label("the file ends behind this word");
+            .label("the file ends behind this word")
+            .help(CLOSE_IT);
         let error = if span == open {
             error
         } else {
@@ -128,8 +131,8 @@ impl<'w> Stream<'w> {
     pub(super) fn define(&mut self, name: &str, span: Span, words: Vec<Word>) {
         if let Some(first) = self.snippets.get(name) {
             let text = format!("redeclaration of previously declared snippet {name}");
-            self.findings
-                .error(Diagnostic::error(span, text).related(first.span, "declared here"));
+            let error = Diagnostic::error(span, text).related(first.span, "declared here");
+            self.findings.error(error.help("give one of them another name"));
             return;
         }
         self.snippets.insert(
@@ -147,8 +150,8 @@ impl<'w> Stream<'w> {
         let argument = self.peek()?.filter(|word| !word.first && !is_brace(word));
         let Some(argument) = argument else {
             let text = "Wrong argument count or unexpected line ending after 'import'";
-            self.findings
-                .error(Diagnostic::error(import.span, text).label("expected a snippet, a file or a pattern"));
+            let error = Diagnostic::error(import.span, text).label("expected a snippet, a file or a pattern");
+            self.findings.error(error.help("the form is `import NAME`"));
             return Ok(());
         };
         self.next()?;
@@ -167,8 +170,9 @@ impl<'w> Stream<'w> {
         }
         let name = fill_in(&argument.text, &|name| self.world.variable(name));
         if name.is_empty() {
+            let error = Diagnostic::error(argument.span, "Import requires a non-empty filepath");
             self.findings
-                .error(Diagnostic::error(argument.span, "Import requires a non-empty filepath"));
+                .error(error.help("is the variable set? `{$NAME}` is empty without one"));
             return Ok(());
         }
         match self.snippets.get(&name) {
@@ -195,8 +199,8 @@ impl<'w> Stream<'w> {
             Err(glob::TooWild) => {
                 let shown = source::absolute(&folder, Path::new(name));
                 let text = "Glob pattern may only contain one wildcard (*), but has others";
-                self.findings
-                    .error(Diagnostic::error(span, format!("{text}: {}", shown.display())));
+                let error = Diagnostic::error(span, format!("{text}: {}", shown.display()));
+                self.findings.error(error.help("write several `import` lines"));
                 return Ok(());
             }
         };
@@ -210,7 +214,9 @@ impl<'w> Stream<'w> {
                 let snippets = self.snippets.keys().map(String::as_str);
                 error = match nearest(name, snippets) {
                     Some(near) => error.help(format!("did you mean the snippet `{near}`?")),
-                    None => error.label(format!("looked for {}", source::absolute(&folder, &paths[0]).display())),
+                    None => error
+                        .label(format!("looked for {}", source::absolute(&folder, &paths[0]).display()))
+                        .help("files are looked for beside the file that imports them; a snippet stands before its first use"),
                 };
                 self.findings.error(error);
                 return Ok(());
@@ -232,7 +238,9 @@ impl<'w> Stream<'w> {
                 Ok(of_file) => words.push(of_file),
                 Err(why) => {
                     let text = format!("Could not import {}: {why}", source::absolute(&folder, &path).display());
-                    self.findings.error(Diagnostic::error(span, text));
+                    let error = Diagnostic::error(span, text);
+                    self.findings
+                        .error(error.help("name a file that can be read, or `FOLDER/*` for all in a folder"));
                 }
             }
         }

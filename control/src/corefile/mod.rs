@@ -15,6 +15,7 @@ pub mod duration;
 mod environment;
 pub mod expression;
 mod fingerprint;
+mod form;
 mod glob;
 mod import;
 mod lexer;
@@ -137,10 +138,8 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
         fingerprint,
         is_parsed,
     } = loaded;
-    if findings.errors.is_empty() {
-        for error in conflict::check(&blocks, conflict::written_addresses) {
-            findings.error(error);
-        }
+    for error in conflict::check(&blocks, conflict::written_addresses) {
+        findings.error(error);
     }
     let Findings {
         mut errors,

@@ -17,6 +17,9 @@ use super::source::{Sources, Span, World};
 /// Braces inside braces, at most. No directive needs more than two.
 pub(super) const NESTING_MAX: usize = 32;
 
+const TAKE_THE_COMMA_OUT: &str = "take the comma out, or name another zone behind it";
+pub(super) const CLOSE_IT: &str = "put a `}` on a line of its own where the block ends";
+
 /// A server block before anybody looked at what its words mean.
 #[derive(Debug)]
 pub struct ParsedBlock {
@@ -132,9 +135,10 @@ impl Parser<'_> {
         loop {
             let Some(word) = self.stream.peek()? else {
                 return match promise {
-                    Some(comma) => Err(self
-                        .stream
-                        .stop(Diagnostic::error(comma, "Unexpected EOF").label("the comma promises another zone"))),
+                    Some(comma) => {
+                        let error = Diagnostic::error(comma, "Unexpected EOF").label("the comma promises another zone");
+                        Err(self.stream.stop(error.help(TAKE_THE_COMMA_OUT)))
+                    }
                     None => Ok((keys, true)),
                 };
             };
@@ -152,7 +156,9 @@ impl Parser<'_> {
                     Some(comma) => {
                         let text = "Expected another address but had '{' - check for extra comma";
                         return Err(self.stream.stop(
-                            Diagnostic::error(word.span, text).related(comma, "the comma promises another zone"),
+                            Diagnostic::error(word.span, text)
+                                .related(comma, "the comma promises another zone")
+                                .help(TAKE_THE_COMMA_OUT),
                         ));
                     }
                     None => return Ok((keys, false)),
@@ -160,7 +166,8 @@ impl Parser<'_> {
                 "}" => {
                     return Err(self.stream.stop(
                         Diagnostic::error(word.span, "Unexpected '}' because no matching opening brace")
-                            .label("no block is open here"),
+                            .label("no block is open here")
+                            .help("take it out; if a block should end here, it lacks its `{`"),
                     ));
                 }
                 _ => {}
@@ -189,9 +196,8 @@ impl Parser<'_> {
     fn snippet(&mut self, name: &str, span: Span) -> Result<(), Stop> {
         let Some(open) = self.stream.next()?.filter(|word| &*word.text == "{") else {
             let text = "a snippet needs braces around what it stands for";
-            return Err(self
-                .stream
-                .stop(Diagnostic::syntax(span, format!("{text}, expecting '{{'"))));
+            let error = Diagnostic::syntax(span, format!("{text}, expecting '{{'"));
+            return Err(self.stream.stop(error.help(format!("write `({name}) {{ ... }}`"))));
         };
         let mut contents = Vec::new();
         let mut depth = 1;
@@ -238,7 +244,8 @@ impl Parser<'_> {
                 "}" if ending == Ending::File => {
                     return Err(self.stream.stop(
                         Diagnostic::error(word.span, "Unexpected '}' because no matching opening brace")
-                            .label("the server block has no `{`"),
+                            .label("the server block has no `{`")
+                            .help("put a `{` behind its zones, or take the `}` out"),
                     ));
                 }
                 "}" => {
@@ -295,14 +302,18 @@ impl Parser<'_> {
     fn options(&mut self, open: Span, depth: usize) -> Result<Vec<Line>, Stop> {
         if depth > NESTING_MAX {
             let text = format!("braces are nested more than {NESTING_MAX} deep");
-            return Err(self.stream.stop(Diagnostic::syntax(open, text)));
+            let error = Diagnostic::syntax(open, text);
+            return Err(self
+                .stream
+                .stop(error.help("no directive needs more than two; is a `}` missing above?")));
         }
         let mut lines = Vec::new();
         loop {
             let Some(word) = self.stream.peek()? else {
                 let last = self.stream.last().map_or(open, |last| last.span);
                 let error = Diagnostic::error(last, "Unexpected EOF").label("the file ends behind this word");
-                return Err(self.stream.stop(error.related(open, "this brace is not closed")));
+                let error = error.related(open, "this brace is not closed");
+                return Err(self.stream.stop(error.help(CLOSE_IT)));
             };
             match &*word.text {
                 "}" => {

@@ -68,7 +68,7 @@ pub(super) fn keys(word: &Word, default_port: u16) -> Result<Vec<Key>, Diagnosti
         Some(("tls", text)) => (Scheme::Tls, text, TLS_PORT),
         Some((scheme, _)) if SCHEMES_MISSING.contains(&scheme) => {
             let text = format!("nodens does not serve {scheme}:// yet");
-            return Err(Diagnostic::error(word.span, text).label("only `dns://` and `tls://`"));
+            return Err(Diagnostic::error(word.span, text).help("use `dns://` or `tls://`"));
         }
         Some((scheme, _)) => {
             let error = Diagnostic::error(word.span, ZoneError::Name(word.text.to_string()).to_string());
@@ -84,12 +84,14 @@ pub(super) fn keys(word: &Word, default_port: u16) -> Result<Vec<Key>, Diagnosti
         let diagnostic = Diagnostic::error(word.span, error.to_string());
         match error {
             ZoneError::ColonLast(_) => diagnostic.help("write the port behind the colon, or no colon"),
-            ZoneError::Port(_) => diagnostic.label("a port is a number from 0 to 65535"),
+            ZoneError::Port(_) => diagnostic.help("a port is a number from 0 to 65535"),
             ZoneError::Name(zone) if zone.is_empty() => diagnostic
                 .label("a zone must stand in front of the port")
                 .help(format!("for all names write `.{text}`")),
             ZoneError::Cidr(_) => diagnostic.help("write the first group of the net, without a zero in front"),
-            ZoneError::Name(_) | ZoneError::Long(_) => diagnostic,
+            ZoneError::Name(_) | ZoneError::Long(_) => {
+                diagnostic.help("labels have 1 to 63 bytes, a zone at most 255; `.` is for all names")
+            }
         }
     })?;
     let port = port.unwrap_or(default_port);
@@ -281,8 +283,8 @@ mod tests {
         check_key("dns://cedar.example:54", "dns://cedar.example.:54");
         check_key("tls://cedar.example", "tls://cedar.example.:853");
         check_key("tls://cedar.example:54", "tls://cedar.example.:54");
-        check_key("quic://cedar.example", "! nodens does not serve quic:// yet ");
-        check_key("https3://.", "! nodens does not serve https3:// yet ");
+        check_key("quic://cedar.example", "! nodens does not serve quic:// yet use `dns://` or `tls://`");
+        check_key("https3://.", "! nodens does not serve https3:// yet use `dns://` or `tls://`");
         check_key(
             "htps://.",
             "! zone is not a valid domain name: htps://. did you mean `https://`?",

@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use nodens_wire::NameBuf;
 
 use super::diagnostic::{Diagnostic, Findings, nearest};
+use super::form;
 use super::parser::{Line, ParsedBlock};
 use super::settings::{Event, Key, ServerBlock, Timeouts};
 use super::source::{Span, World};
@@ -135,7 +136,9 @@ pub fn block(
     };
     let mut block = empty_block(first.span.to(last.span));
     for line in &parsed.directives {
+        let before = scope.findings.errors.len();
         directive(line, &mut scope, &mut block);
+        show_form(line, &mut scope.findings.errors[before..]);
     }
     file::share_fallthrough(&mut block.file);
     secondary::share_fallthrough(&mut block.secondary);
@@ -229,6 +232,13 @@ fn first<T>(setting: &mut Option<T>, line: &Line, scope: &mut Scope<'_>, read: f
     *setting = read(line, scope);
 }
 
+/// Gives errors of a directive that say nothing of how to mend them its form.
+fn show_form(line: &Line, errors: &mut [Diagnostic]) {
+    for error in errors.iter_mut().filter(|error| error.help.is_none()) {
+        error.help = error.span.and_then(|place| form::help(line, place));
+    }
+}
+
 /// A directive that may stand in a block once.
 fn once<T>(setting: &mut Option<T>, line: &Line, scope: &mut Scope<'_>, read: fn(&Line, &mut Scope<'_>) -> Option<T>) {
     if setting.is_some() {
@@ -236,7 +246,10 @@ fn once<T>(setting: &mut Option<T>, line: &Line, scope: &mut Scope<'_>, read: fn
             "plugin/{}: this plugin can only be used once per Server Block",
             line.name.text
         );
-        scope.findings.error(Diagnostic::error(line.name.span, text));
+        let error = Diagnostic::error(line.name.span, text);
+        scope
+            .findings
+            .error(error.help("take it out, or put its options into the one above"));
         return;
     }
     *setting = read(line, scope);
@@ -267,7 +280,9 @@ fn check_known(line: &Line, findings: &mut Findings) {
         None if line.block.is_some() && name.contains(['.', ':']) => {
             error.help("if this is the zone of a new block, the block above lacks its `}`")
         }
-        None => error.label("no directive has this name"),
+        None => error
+            .label("no directive has this name")
+            .help("`nodens -plugins` lists those that there are"),
     });
 }
 
@@ -291,8 +306,11 @@ fn root(parsed: &ParsedBlock, world: &dyn World, findings: &mut Findings) -> Opt
             root: None,
             findings,
         };
+        let before = scope.findings.errors.len();
         scope.no_block(line);
-        let Some(word) = scope.one_arg(line) else { continue };
+        let word = scope.one_arg(line);
+        show_form(line, &mut scope.findings.errors[before..]);
+        let Some(word) = word else { continue };
         if !world.exists(Path::new(&*word.text)) {
             let text = format!("plugin/root: Root path does not exist: {}", word.text);
             findings.warn(Diagnostic::warning(word.span, text));

@@ -38,8 +38,9 @@ pub(super) fn view(line: &Line, scope: &mut Scope<'_>) -> Option<View> {
             }
         }
     }
+    // A block whose view is wrong is not said to collide with others on top of that.
     Some(View {
-        name: name?.text.to_string(),
+        name: name.map(|name| name.text.to_string()).unwrap_or_default(),
         conditions,
     })
 }

@@ -10,13 +10,17 @@ const CASES: &str = include_str!("diagnostics.txt");
 const BETWEEN: &str = "\n====\n";
 const BEHIND: &str = "\n----\n";
 
-fn draw(corefile: &str) -> String {
-    let world = Memory::new(corefile)
+fn world(corefile: &str) -> Memory {
+    Memory::new(corefile)
         .file("parts/directive", "whoami\n\nfrobnicate\n")
         .file("parts/snippet", "(base) {\n    whoami\n}\n")
         .file("parts/block", "cedar.example {\n    whoami\n}\n")
         .file("parts/itself", "import itself\n")
-        .variable("PASSWORD", "open sesame");
+        .variable("PASSWORD", "open sesame")
+}
+
+fn draw(corefile: &str) -> String {
+    let world = world(corefile);
     let (warnings, refused) = match world.load() {
         Ok(corefile) => {
             let draw = |warning: &crate::corefile::Diagnostic| warning.render(&corefile.sources, Colour::Off);
@@ -51,6 +55,17 @@ fn every_finding_is_drawn_as_recorded() {
             blessed.len(),
             wrong.join("\n\n")
         );
+    }
+}
+
+#[test]
+fn every_error_says_how_to_mend_it() {
+    for case in CASES.trim_end().split(BETWEEN) {
+        let corefile = case.split_once(BEHIND).map_or(case, |(corefile, _)| corefile);
+        let errors = world(corefile).load().err().map(|refused| refused.errors);
+        for error in errors.into_iter().flatten() {
+            assert!(error.help.is_some(), "{corefile}\n{}", error.text);
+        }
     }
 }
 
