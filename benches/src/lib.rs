@@ -92,7 +92,7 @@ impl World {
             ]
             .into(),
             metrics: true,
-            errors: true,
+            errors: Some(0),
             ..Plan::default()
         };
         let mut routes = ZoneMap::new(hash());

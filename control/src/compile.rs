@@ -587,7 +587,10 @@ impl Compiler<'_> {
         Plan {
             steps: steps.into(),
             metrics: block.prometheus.is_some(),
-            errors: block.errors.is_some(),
+            errors: block.errors.as_ref().map(|errors| {
+                let block = self.out.config.plans.len() as u32;
+                self.numbers.consolidate(errors.consolidate.clone(), block)
+            }),
             log: block.log.iter().map(|rule| self.log_rule(rule, block)).collect(),
             view: block.view.as_ref().map(|view| View {
                 name: view.name.as_str().into(),

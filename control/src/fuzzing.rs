@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use nodens_engine::fuzzing::view_holds;
 use nodens_engine::plan::view::View;
 
+use crate::corefile::diagnostic::Form;
 use crate::corefile::expression;
 use crate::corefile::{self, Colour, Diagnostic, Input, Sources, World};
 
@@ -50,6 +51,8 @@ pub fn corefile(text: &[u8]) {
                 assert!(text.get(span.start as usize..span.end as usize).is_some());
                 assert!(!sources.place(span).is_empty());
             }
+            // A file that is not there has no line to be drawn at.
+            assert!(finding.form == Form::Warning || finding.span.is_none() || finding.help.is_some());
             assert!(!finding.render(sources, Colour::Off).is_empty());
             assert!(!finding.render(sources, Colour::On).is_empty());
         }

@@ -22,9 +22,9 @@ pub mod crew;
 pub mod endpoints;
 pub mod files;
 pub mod hooks;
-pub mod listeners;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod listeners;
 pub mod manpage;
 pub mod notify;
 pub mod numbers;

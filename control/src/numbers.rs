@@ -21,7 +21,7 @@ use nodens_wire::NameBuf;
 use crate::admin::SeriesLabels;
 use crate::auto::AutoNames;
 use crate::corefile::log_format::LogFormat;
-use crate::corefile::settings::{Scheme, Transfer};
+use crate::corefile::settings::{Consolidate, Scheme, Transfer};
 use crate::notify::Notify;
 use crate::secondary::Notified;
 
@@ -95,6 +95,8 @@ pub struct Numbers {
     listeners: Table<(Scheme, SocketAddr)>,
     series: Table<SeriesLabels>,
     formats: Table<LogFormat>,
+    /// By the rules themselves, and by the block, since each gathers its own errors.
+    consolidate: Table<(Vec<Consolidate>, u32)>,
     /// By source, which of several equal ones, and which of its zones.
     zones: Table<(Arc<SourceKey>, u32, u32)>,
     /// What `auto` stanzas have found.
@@ -142,6 +144,11 @@ impl Numbers {
     /// The number of a format of query lines.
     pub fn format(&mut self, format: LogFormat) -> u32 {
         self.formats.number(format, self.generation)
+    }
+
+    /// The number of the rules by which errors of a block are gathered.
+    pub fn consolidate(&mut self, rules: Vec<Consolidate>, block: u32) -> u32 {
+        self.consolidate.number((rules, block), self.generation)
     }
 
     /// Where a source publishes its zones, so many of them.
@@ -210,10 +217,18 @@ impl Numbers {
             .collect()
     }
 
+    /// All rules by which errors are gathered, by number.
+    pub fn all_consolidate(&self) -> HashMap<u32, Vec<Consolidate>> {
+        let all = self.consolidate.entries.iter().zip(0..);
+        all.filter_map(|(entry, number)| Some((number, entry.as_ref()?.key.0.clone())))
+            .collect()
+    }
+
     /// Frees the numbers of what this configuration did not ask for; to be called when nobody reads the one before.
     pub fn let_go(&mut self) -> Gone {
         // Lines that were left for the log before may still wait to be written.
         self.formats.forget_before(self.generation.saturating_sub(1));
+        self.consolidate.forget_before(self.generation.saturating_sub(1));
         let listeners = self.listeners.forget_before(self.generation);
         let zones = self.zones.forget_before(self.generation);
         for &zone in &zones {

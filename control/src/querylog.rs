@@ -7,23 +7,32 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use crossbeam::sync::Parker;
 use nodens_engine::Reason;
-use nodens_engine::log::{LogEntry, LogQueue};
+use nodens_engine::log::{LogEntry, LogLine, LogQueue};
 use nodens_engine::plan::StepName;
+use nodens_wire::Rcode;
 
+use crate::consolidate::Consolidator;
 use crate::corefile::log_format::{LogFormat, LogPiece};
+use crate::corefile::settings::{Consolidate, ErrorLevel};
 
 /// Bytes of lines that are written at once.
 const WRITE_MAX: usize = 64 * 1024;
 /// How long the writer sleeps when nothing wakes it: only so that it sees that it is to end.
 const NAP: Duration = Duration::from_secs(1);
 
-/// The formats of query lines, by the number that rules and lines carry.
-pub type Formats = HashMap<u32, LogFormat>;
+/// How lines are written, by the numbers that they carry.
+#[derive(Debug, Default)]
+pub struct Settings {
+    /// Of query lines.
+    pub formats: HashMap<u32, LogFormat>,
+    /// Which errors are gathered.
+    pub consolidate: HashMap<u32, Vec<Consolidate>>,
+}
 
 /// The running writer.
 #[derive(Debug)]
@@ -31,7 +40,7 @@ pub struct Writer {
     thread: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
     unparker: crossbeam::sync::Unparker,
-    formats: Arc<ArcSwap<Formats>>,
+    settings: Arc<ArcSwap<Settings>>,
 }
 
 impl Writer {
@@ -44,17 +53,17 @@ impl Writer {
         let unparker = parker.unparker().clone();
         let queues: Vec<_> = (0..workers).map(|_| LogQueue::new(unparker.clone())).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        let formats = Arc::new(ArcSwap::default());
-        let (own_queues, own_stop, own_formats) = (queues.clone(), Arc::clone(&stop), Arc::clone(&formats));
+        let settings = Arc::new(ArcSwap::default());
+        let (own_queues, own_stop, own_settings) = (queues.clone(), Arc::clone(&stop), Arc::clone(&settings));
         let thread = std::thread::Builder::new().name("querylog".into()).spawn(move || {
-            let mut text = String::new();
+            let mut lines = Lines::default();
             loop {
                 let last = own_stop.load(Ordering::Acquire);
-                while drain(&own_queues, &own_formats, &mut text) {}
+                while lines.drain(&own_queues, &own_settings) {}
                 if last {
-                    return;
+                    return lines.end();
                 }
-                parker.park_timeout(NAP);
+                parker.park_timeout(lines.nap());
             }
         })?;
         Ok((
@@ -62,15 +71,17 @@ impl Writer {
                 thread: Some(thread),
                 stop,
                 unparker,
-                formats,
+                settings,
             },
             queues,
         ))
     }
 
-    /// Writes lines with these formats from now on. Lines that were left before may still need the old ones.
-    pub fn use_formats(&self, formats: Formats) {
-        self.formats.store(Arc::new(formats));
+    /// Writes lines so from now on; what was gathered until now is told. Lines that were left before may still need the
+    /// numbers of the old settings.
+    pub fn use_settings(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
+        self.unparker.unpark();
     }
 }
 
@@ -85,57 +96,126 @@ impl Drop for Writer {
     }
 }
 
-/// Writes the lines that wait, up to a limit; tells whether there were any.
-fn drain(queues: &[LogQueue], formats: &ArcSwap<Formats>, text: &mut String) -> bool {
-    text.clear();
-    let formats = formats.load();
-    for queue in queues {
-        while let Some(entry) = queue.pop() {
-            // Writing to a String cannot fail.
-            let _ = match entry.format.and_then(|number| formats.get(&number)) {
-                Some(format) => query_line(format, &entry, text),
-                None => error_line(&entry, text),
-            };
-            if text.len() > WRITE_MAX {
-                break;
+/// What the thread of the writer keeps.
+#[derive(Default)]
+struct Lines {
+    settings: Arc<Settings>,
+    gathered: HashMap<u32, Consolidator>,
+    /// To be written.
+    text: String,
+    /// What is wrong, while it is being told.
+    reason: String,
+}
+
+impl Lines {
+    /// Writes the lines that wait, up to a limit, and those of gathered errors whose time has come; tells whether there
+    /// were any.
+    fn drain(&mut self, queues: &[LogQueue], settings: &ArcSwap<Settings>) -> bool {
+        let settings = settings.load();
+        if !Arc::ptr_eq(&settings, &self.settings) {
+            self.tell(None);
+            let rules = settings.consolidate.iter();
+            self.gathered = rules
+                .map(|(&number, rules)| (number, Consolidator::new(rules)))
+                .collect();
+            self.settings = Arc::clone(&settings);
+        }
+        for queue in queues {
+            while let Some(entry) = queue.pop() {
+                // Writing to a String cannot fail.
+                let _ = self.line(&entry);
+                if self.text.len() > WRITE_MAX {
+                    break;
+                }
+            }
+        }
+        self.tell(Some(Instant::now()));
+        self.write()
+    }
+
+    fn line(&mut self, entry: &LogEntry) -> std::fmt::Result {
+        match (entry.line, &entry.reason) {
+            (LogLine::Query(number), _) => match self.settings.formats.get(&number) {
+                Some(format) => query_line(format, entry, &mut self.text),
+                None => Ok(()),
+            },
+            (LogLine::Error(_), None) => Ok(()),
+            (LogLine::Error(number), Some(reason)) => {
+                self.reason.clear();
+                write_reason(reason, &mut self.reason)?;
+                let rules = self.gathered.get_mut(&number);
+                let level = match rules {
+                    Some(rules) => rules.level(&self.reason, Instant::now()),
+                    None => Some(ErrorLevel::Error),
+                };
+                let Some(level) = level.filter(|level| *level != ErrorLevel::Debug) else {
+                    return Ok(());
+                };
+                let (level, code) = (level.as_str(), code(reason, entry.rcode));
+                let LogEntry { name, rtype, .. } = entry;
+                writeln!(
+                    self.text,
+                    "[{level}] plugin/errors: {code} {name} {rtype}: {}",
+                    self.reason
+                )
             }
         }
     }
-    // A reader that is gone, or a full disk, costs the lines and nothing else.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
-    !text.is_empty()
+
+    fn tell(&mut self, now: Option<Instant>) {
+        for rules in self.gathered.values_mut() {
+            rules.tell(now, &mut self.text);
+        }
+    }
+
+    fn write(&mut self) -> bool {
+        // A reader that is gone, or a full disk, costs the lines and nothing else.
+        let _ = std::io::stdout().lock().write_all(self.text.as_bytes());
+        let wrote = !self.text.is_empty();
+        self.text.clear();
+        wrote
+    }
+
+    /// Nothing comes any more.
+    fn end(mut self) {
+        self.tell(None);
+        self.write();
+    }
+
+    /// How long there is nothing to do.
+    fn nap(&self) -> Duration {
+        let due = self.gathered.values().filter_map(Consolidator::deadline).min();
+        due.map_or(NAP, |due| due.saturating_duration_since(Instant::now()).min(NAP))
+    }
 }
 
-fn error_line(entry: &LogEntry, out: &mut String) -> std::fmt::Result {
-    let Some(reason) = &entry.reason else { return Ok(()) };
-    // What a plugin answered itself is no error of the server: CoreDNS shows 0.
-    let code = match reason {
-        Reason::NoNext(_) | Reason::Panic | Reason::Dname => entry.rcode,
-        Reason::Unsynced(StepName::File | StepName::Auto | StepName::Secondary) => entry.rcode,
+/// What a plugin answered itself is no error of the server: CoreDNS shows 0.
+fn code(reason: &Reason, rcode: Option<Rcode>) -> u16 {
+    let own = match reason {
+        Reason::NoNext(_) | Reason::Panic | Reason::Dname => rcode,
+        Reason::Unsynced(StepName::File | StepName::Auto | StepName::Secondary) => rcode,
         Reason::Unsynced(_) | Reason::BadValues { .. } | Reason::NsHost(_) => None,
     };
-    let code = code.map_or(0, |rcode| rcode.0);
-    write!(out, "[ERROR] plugin/errors: {code} {} {}: ", entry.name, entry.rtype)?;
+    own.map_or(0, |rcode| rcode.0)
+}
+
+fn write_reason(reason: &Reason, out: &mut String) -> std::fmt::Result {
     match reason {
-        Reason::NoNext(name) => write!(out, "plugin/{name}: no next plugin found")?,
-        Reason::Unsynced(step) => write!(out, "plugin/{}: the zone has not been read yet", step.as_str())?,
+        Reason::NoNext(name) => write!(out, "plugin/{name}: no next plugin found"),
+        Reason::Unsynced(step) => write!(out, "plugin/{}: the zone has not been read yet", step.as_str()),
         Reason::BadValues { zone, key } => {
-            write!(
-                out,
-                "no value of {} in zone {zone} parses",
-                String::from_utf8_lossy(key).escape_debug()
-            )?;
+            let key = String::from_utf8_lossy(key);
+            write!(out, "no value of {} in zone {zone} parses", key.escape_debug())
         }
         Reason::NsHost(host) => {
             let host = nodens_wire::Name::from_wire(host)
                 .map(|name| name.to_string())
                 .unwrap_or_default();
-            write!(out, "NS record must be an IP address: {host}")?;
+            write!(out, "NS record must be an IP address: {host}")
         }
-        Reason::Dname => write!(out, "the DNAME makes a name that is too long, or the same again")?,
-        Reason::Panic => write!(out, "panic")?,
+        Reason::Dname => write!(out, "the DNAME makes a name that is too long, or the same again"),
+        Reason::Panic => write!(out, "panic"),
     }
-    writeln!(out)
 }
 
 fn query_line(format: &LogFormat, entry: &LogEntry, out: &mut String) -> std::fmt::Result {

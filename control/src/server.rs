@@ -31,7 +31,7 @@ use crate::listeners::{self, Bound, Place};
 use crate::numbers::Numbers;
 use crate::output;
 use crate::publish::Publisher;
-use crate::querylog::Writer;
+use crate::querylog::{Settings, Writer};
 use crate::random::random;
 use crate::sources::{self, Means, Source};
 use crate::workers::{choose_port, count, sockets_not_made};
@@ -299,7 +299,7 @@ impl Server {
     /// Gives the log its formats, and the workers a log where there was none.
     fn log(&mut self, compiled: &Compiled, numbers: &Numbers) {
         let mut plans = compiled.config.plans.iter();
-        if self.writer.is_none() && plans.any(|plan| plan.errors || !plan.log.is_empty()) {
+        if self.writer.is_none() && plans.any(|plan| plan.errors.is_some() || !plan.log.is_empty()) {
             match Writer::start(self.crew.len()) {
                 Ok((writer, queues)) => {
                     self.tell(queues.into_iter().map(Command::Log));
@@ -309,7 +309,10 @@ impl Server {
             }
         }
         if let Some(writer) = &self.writer {
-            writer.use_formats(numbers.all_formats());
+            writer.use_settings(Settings {
+                formats: numbers.all_formats(),
+                consolidate: numbers.all_consolidate(),
+            });
         }
     }
 

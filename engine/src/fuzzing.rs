@@ -286,7 +286,7 @@ fn plan<const N: usize>(steps: [Step; N]) -> Plan {
     Plan {
         steps: balance.into_iter().chain(steps).collect(),
         metrics: true,
-        errors: true,
+        errors: Some(0),
         ..Plan::default()
     }
 }

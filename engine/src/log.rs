@@ -92,11 +92,20 @@ pub struct LogRule {
     pub format: u32,
 }
 
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLine {
+    /// A query, by the number of its format.
+    Query(u32),
+    /// An error, by the number of the rules that gather errors.
+    Error(u32),
+}
+
 /// A query and its reply, or the reason of a failure.
 #[derive(Clone, Debug)]
 pub struct LogEntry {
-    /// The format of a query line; `None` for a line of `errors`.
-    pub format: Option<u32>,
+    /// What the line is about.
+    pub line: LogLine,
     /// Why there is no answer.
     pub reason: Option<Reason>,
     /// The client.

@@ -25,7 +25,7 @@ use crate::answer::{Answer, Memory, Reason};
 use crate::edns::{UDP_SIZE, reply_opt, udp_limit};
 use crate::encode::{self, Written};
 use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, UpstreamDatagram};
-use crate::log::{LogEntry, LogQueue, ReplyKind};
+use crate::log::{LogEntry, LogLine, LogQueue, ReplyKind};
 use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
 use crate::services::Entry;
 use crate::services::answer::Scratch;
@@ -459,7 +459,7 @@ impl Responder {
             });
         }
         if let Some((plan, _)) = plan
-            && (!plan.log.is_empty() || (plan.errors && answer.reason.is_some()))
+            && (!plan.log.is_empty() || (plan.errors.is_some() && answer.reason.is_some()))
         {
             self.log(plan, asking, answer, written);
         }
@@ -472,8 +472,8 @@ impl Responder {
             query, folded, origin, ..
         } = *asking;
         let client = origin.client(query);
-        let mut entry = LogEntry {
-            format: None,
+        let entry = LogEntry {
+            line: LogLine::Error(plan.errors.unwrap_or_default()),
             reason: answer.reason.take(),
             remote: origin.peer.to_socket_addr(),
             local: origin.local,
@@ -498,14 +498,13 @@ impl Responder {
             && rule.classes.want(entry.kind)
         {
             let query_line = LogEntry {
-                format: Some(rule.format),
+                line: LogLine::Query(rule.format),
                 reason: None,
                 ..entry.clone()
             };
             self.stats.log_dropped.add(u64::from(!log.push(query_line)));
         }
-        if plan.errors && entry.reason.is_some() {
-            entry.format = None;
+        if plan.errors.is_some() && entry.reason.is_some() {
             self.stats.log_dropped.add(u64::from(!log.push(entry)));
         }
     }

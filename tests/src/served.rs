@@ -74,7 +74,7 @@ pub fn plan(step: Step) -> Plan {
     Plan {
         steps: [Step::LoadBalance(LoadBalance::default()), step].into(),
         metrics: true,
-        errors: true,
+        errors: Some(0),
         ..Plan::default()
     }
 }

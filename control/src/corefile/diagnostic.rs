@@ -257,7 +257,11 @@ pub fn masked(text: &str) -> String {
 /// The known word that `word` was probably meant to be.
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word_folded = word.to_ascii_lowercase();
-    let distance = |candidate: &str| strsim::damerau_levenshtein(&word_folded, candidate);
+    // The beginning of a word is nearly that word.
+    let distance = |candidate: &str| match candidate.starts_with(&word_folded) && word_folded.len() > 2 {
+        true => 1,
+        false => strsim::damerau_levenshtein(&word_folded, candidate),
+    };
     // One wrong letter in three is a slip, more is another word.
     let bound = word.chars().count().div_ceil(3).min(3);
     known

@@ -133,8 +133,8 @@ pub struct Plan {
     pub steps: Box<[Step]>,
     /// `prometheus` is there: queries are counted.
     pub metrics: bool,
-    /// `errors` is there: reasons of failures are logged.
-    pub errors: bool,
+    /// `errors`: reasons of failures are logged, by the writer's number for the rules that gather them.
+    pub errors: Option<u32>,
     /// `log`: the first rule that covers the name decides.
     pub log: Box<[LogRule]>,
     /// `view`: the block is only for some questions.
@@ -155,7 +155,7 @@ impl Plan {
     /// Whether anything here handles queries at all; a block of settings alone refuses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let observes = self.metrics || self.errors || !self.log.is_empty();
+        let observes = self.metrics || self.errors.is_some() || !self.log.is_empty();
         let passes_on = self.passes_on || self.view.is_some() || self.metadata.is_some();
         let is_set = self.udp_size.is_some() || self.nsid.is_some();
         self.steps.is_empty() && !observes && !passes_on && !is_set

@@ -94,10 +94,7 @@ fn consolidate(option: &Line, scope: &mut Scope<'_>) -> Option<Consolidate> {
             level.map(|_| "multiple log levels specified in consolidate")
         };
         if let Some(text) = wrong {
-            let error = Diagnostic::error(word.span, text);
-            scope
-                .findings
-                .error(error.help("write `consolidate DURATION REGEXP [LEVEL] [show_first]`"));
+            scope.error(word.span, text);
         }
         level = Some(wanted);
     }
