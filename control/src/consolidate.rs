@@ -60,8 +60,9 @@ impl Consolidator {
         self.rules.iter().filter_map(|rule| rule.due).min()
     }
 
-    /// Writes the lines whose time has come; all of them where there is no `now`.
-    pub fn tell(&mut self, now: Option<Instant>, out: &mut String) {
+    /// Writes the lines whose time has come; all of them where there is no `now`. Those of `debug` are written only where
+    /// some block has it.
+    pub fn tell(&mut self, now: Option<Instant>, has_debug: bool, out: &mut String) {
         for rule in &mut self.rules {
             let is_due = rule.due.is_some_and(|due| now.is_none_or(|now| due <= now));
             if !is_due {
@@ -76,7 +77,7 @@ impl Consolidator {
                 show_first,
             } = &rule.settings;
             // The first one has been written as it is.
-            if (*show_first && count == 1) || *level == ErrorLevel::Debug {
+            if (*show_first && count == 1) || (*level == ErrorLevel::Debug && !has_debug) {
                 continue;
             }
             let (level, every) = (level.as_str(), go_text(*every));
@@ -124,15 +125,15 @@ mod tests {
         assert_eq!(own.deadline(), Some(at(60)));
 
         let mut out = String::new();
-        own.tell(Some(at(59)), &mut out);
+        own.tell(Some(at(59)), false, &mut out);
         assert_eq!(out, "");
-        own.tell(Some(at(60)), &mut out);
+        own.tell(Some(at(60)), false, &mut out);
         assert_eq!(
             out,
             "[WARNING] plugin/errors: 2 errors like '^a' occurred in last 1m0s\n"
         );
         out.clear();
-        own.tell(Some(at(200)), &mut out);
+        own.tell(Some(at(200)), false, &mut out);
         assert_eq!(
             out,
             "[ERROR] plugin/errors: 2 errors like 'a|b' occurred in last 1m0s\n"
@@ -142,8 +143,8 @@ mod tests {
         assert_eq!(own.level("c", at(300)), None);
         assert_eq!(own.level("b", at(300)), Some(ErrorLevel::Error), "the first again");
         out.clear();
-        own.tell(None, &mut out);
-        assert_eq!(out, "");
+        own.tell(None, true, &mut out);
+        assert_eq!(out, "[DEBUG] plugin/errors: 1 errors like 'c' occurred in last 1m0s\n");
         assert_eq!(own.deadline(), None);
     }
 }

@@ -32,6 +32,8 @@ pub struct Settings {
     pub formats: HashMap<u32, LogFormat>,
     /// Which errors are gathered.
     pub consolidate: HashMap<u32, Vec<Consolidate>>,
+    /// Some block has `debug`: lines of that level are written.
+    pub has_debug: bool,
 }
 
 /// The running writer.
@@ -148,7 +150,8 @@ impl Lines {
                     Some(rules) => rules.level(&self.reason, Instant::now()),
                     None => Some(ErrorLevel::Error),
                 };
-                let Some(level) = level.filter(|level| *level != ErrorLevel::Debug) else {
+                let is_written = |level: &ErrorLevel| *level != ErrorLevel::Debug || self.settings.has_debug;
+                let Some(level) = level.filter(is_written) else {
                     return Ok(());
                 };
                 let (level, code) = (level.as_str(), code(reason, entry.rcode));
@@ -164,7 +167,7 @@ impl Lines {
 
     fn tell(&mut self, now: Option<Instant>) {
         for rules in self.gathered.values_mut() {
-            rules.tell(now, &mut self.text);
+            rules.tell(now, self.settings.has_debug, &mut self.text);
         }
     }
 

@@ -205,7 +205,7 @@ impl Server {
         }
         self.in_use = Some(corefile.clone());
         self.count(&numbers);
-        self.log(&compiled, &numbers);
+        self.log(&corefile, &compiled, &numbers);
 
         // 1. What goes: what stands in its sockets is answered as before.
         if !bound.retired.is_empty() {
@@ -297,7 +297,7 @@ impl Server {
     }
 
     /// Gives the log its formats, and the workers a log where there was none.
-    fn log(&mut self, compiled: &Compiled, numbers: &Numbers) {
+    fn log(&mut self, corefile: &Corefile, compiled: &Compiled, numbers: &Numbers) {
         let mut plans = compiled.config.plans.iter();
         if self.writer.is_none() && plans.any(|plan| plan.errors.is_some() || !plan.log.is_empty()) {
             match Writer::start(self.crew.len()) {
@@ -312,6 +312,7 @@ impl Server {
             writer.use_settings(Settings {
                 formats: numbers.all_formats(),
                 consolidate: numbers.all_consolidate(),
+                has_debug: corefile.blocks.iter().any(|block| block.debug),
             });
         }
     }

@@ -16,9 +16,15 @@ pub(super) fn help(line: &Line, place: Span) -> Option<String> {
         span.file == place.file && span.start <= place.start && place.start < span.end
     };
     let option = line.options().iter().find(holds);
+    let options: Vec<&str> = lines.filter(|line| *line != "}").collect();
     let form = option.and_then(|option| {
-        let name = &*option.name.text;
-        lines.find(|line| line.split_whitespace().next() == Some(name))
+        let is_own = |line: &&&str| {
+            let first = line.split_whitespace().next().unwrap_or_default();
+            // A word in capitals stands for any.
+            let is_any = options.len() == 1 && first.bytes().all(|byte| byte.is_ascii_uppercase());
+            is_any || first.split('|').any(|name| name == &*option.name.text)
+        };
+        options.iter().find(is_own)
     });
     Some(match form {
         Some(form) => format!("the form is `{}`", form.trim()),
