@@ -21,9 +21,9 @@ pub mod corefile;
 pub mod crew;
 pub mod endpoints;
 pub mod files;
-pub mod hooks;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod hooks;
 pub mod listeners;
 pub mod manpage;
 pub mod notify;

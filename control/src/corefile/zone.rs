@@ -283,8 +283,14 @@ mod tests {
         check_key("dns://cedar.example:54", "dns://cedar.example.:54");
         check_key("tls://cedar.example", "tls://cedar.example.:853");
         check_key("tls://cedar.example:54", "tls://cedar.example.:54");
-        check_key("quic://cedar.example", "! nodens does not serve quic:// yet use `dns://` or `tls://`");
-        check_key("https3://.", "! nodens does not serve https3:// yet use `dns://` or `tls://`");
+        check_key(
+            "quic://cedar.example",
+            "! nodens does not serve quic:// yet use `dns://` or `tls://`",
+        );
+        check_key(
+            "https3://.",
+            "! nodens does not serve https3:// yet use `dns://` or `tls://`",
+        );
         check_key(
             "htps://.",
             "! zone is not a valid domain name: htps://. did you mean `https://`?",
