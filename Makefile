@@ -41,7 +41,7 @@ need-test: need-build
 	$(call need,etcd=etcd-server etcdctl=etcd-client dig=bind9-dnsutils dnsperf=dnsperf valgrind=valgrind)
 
 need-bench: need-test
-	$(call need,knotd=knot nsd=nsd gdnsd=gdnsd taskset=util-linux)
+	$(call need,knotd=knot nsd=nsd gdnsd=gdnsd dnsdist=dnsdist unbound=unbound taskset=util-linux)
 
 build: need-build ## the release binary
 	$(CARGO) build --release -p nodens
@@ -98,7 +98,7 @@ lint: need-build ## form and lints, warnings denied
 ROUNDS ?= 5
 SECS ?= 3
 BENCH_ARGS ?=
-bench: need-bench ## against an echo, knot, nsd and gdnsd; ROUNDS=1 SECS=1 for a quick look
+bench: need-bench ## against an echo, knot, nsd, gdnsd, over TLS dnsdist and unbound; ROUNDS=1 SECS=1 for a quick look
 	$(CARGO) build --release -p nodens -p nodens-benches --bins
 	"$$(realpath $(TARGET))/release/versus" --rounds $(ROUNDS) --secs $(SECS) $(BENCH_ARGS)
 

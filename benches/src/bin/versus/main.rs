@@ -1,4 +1,4 @@
-//! nodens against an echo, knot, nsd and gdnsd: same zone, same questions, one core each, in turn.
+//! nodens against an echo, knot, nsd and gdnsd, over TLS against dnsdist and unbound: same zone, same questions, one core each, in turn.
 //!
 //! ```text
 //! workload   the zone and the query files       servers   configuration and start of each server
@@ -48,13 +48,13 @@ fn run(options: &Options) -> Result<()> {
     for (transport, mixes, rates) in [
         ("udp", &options.mixes, &options.rates),
         ("tcp", &options.tcp_mixes, &options.tcp_rates),
+        ("dot", &options.dot_mixes, &options.dot_rates),
     ] {
         for &mix in mixes {
             let mut echoes = start_echoes(transport, mix, &servers, &workload, options)?;
-            let taking_part = |server: &Server| transport == "udp" || server.kind.serves_tcp();
             let mut row: Vec<&mut Server> = echoes
                 .iter_mut()
-                .chain(servers.iter_mut().filter(|s| taking_part(s)))
+                .chain(servers.iter_mut().filter(|server| server.kind.takes_part(transport)))
                 .collect();
             for server in row.iter().filter(|server| !server.kind.is_echo()) {
                 server.check(mix)?;
@@ -99,7 +99,7 @@ fn start_echoes(
     };
     let mut echoes = Vec::new();
     for &kind in options.servers.iter().filter(|kind| kind.is_echo()) {
-        if transport == "tcp" && !kind.serves_tcp() {
+        if !kind.takes_part(transport) {
             continue;
         }
         echoes.extend(unless_denied(

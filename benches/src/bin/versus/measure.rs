@@ -139,7 +139,7 @@ pub(crate) fn load(
         ])
         .args([
             "-p",
-            &server.port.to_string(),
+            &server.port_for(transport).to_string(),
             "-c",
             "8",
             "-q",

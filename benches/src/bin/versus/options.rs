@@ -8,7 +8,7 @@ use crate::servers::Kind;
 use crate::workload::Mix;
 
 /// What to run, and how long.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) rounds: u32,
     /// Seconds of load for each server, in each round.
@@ -19,6 +19,8 @@ pub(crate) struct Options {
     pub(crate) rates: Vec<u32>,
     pub(crate) tcp_mixes: Vec<Mix>,
     pub(crate) tcp_rates: Vec<u32>,
+    pub(crate) dot_mixes: Vec<Mix>,
+    pub(crate) dot_rates: Vec<u32>,
     pub(crate) server_core: usize,
     pub(crate) client_core: usize,
     /// Where the programs of this workspace lie: beside this one, unless said.
@@ -29,9 +31,9 @@ pub(crate) struct Options {
 
 const HELP: &str = "\
 versus [--rounds 5] [--secs 3] [--servers LIST] [--mixes a,srv,nx] [--rates 20000,100000,0]
-       [--tcp-mixes a,srv,nx] [--tcp-rates 0] [--server-core N] [--client-core N] [--binaries FOLDER] [--record FOLDER | --no-record]
+       [--tcp-mixes a,srv,nx] [--tcp-rates 0] [--dot-mixes a] [--dot-rates 20000,0] [--server-core N] [--client-core N] [--binaries FOLDER] [--record FOLDER | --no-record]
 
-Servers: echo-uring, echo-mmsg, nodens-uring, nodens-mmsg, knot, nsd, gdnsd; and nodens-etcd, which is nodens over an etcd.
+Servers: echo-uring, echo-mmsg, nodens-uring, nodens-mmsg, knot, nsd, gdnsd; dnsdist and unbound over TLS alone; and nodens-etcd, which is nodens over an etcd.
 A rate of 0 is all that goes. An empty list leaves that part out.";
 
 impl Options {
@@ -45,6 +47,8 @@ impl Options {
             rates: vec![20_000, 100_000, 0],
             tcp_mixes: Mix::ALL.to_vec(),
             tcp_rates: vec![0],
+            dot_mixes: vec![Mix::A],
+            dot_rates: vec![20_000, 0],
             server_core: cores - 1,
             client_core: 0,
             binaries: std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default(),
@@ -68,6 +72,8 @@ impl Options {
                 "--rates" => options.rates = list(&value)?,
                 "--tcp-mixes" => options.tcp_mixes = list(&value)?,
                 "--tcp-rates" => options.tcp_rates = list(&value)?,
+                "--dot-mixes" => options.dot_mixes = list(&value)?,
+                "--dot-rates" => options.dot_rates = list(&value)?,
                 "--server-core" => options.server_core = value.parse()?,
                 "--client-core" => options.client_core = value.parse()?,
                 "--binaries" => options.binaries = value.into(),
@@ -82,6 +88,14 @@ impl Options {
             return Err("the server and its client need a core each".into());
         }
         Ok(options)
+    }
+
+    /// For what stands behind a server and is not measured.
+    pub(crate) fn on_client_core(&self) -> Self {
+        Self {
+            server_core: self.client_core,
+            ..self.clone()
+        }
     }
 }
 

@@ -24,6 +24,10 @@ pub(crate) enum Kind {
     Knot,
     Nsd,
     Gdnsd,
+    /// Over TLS alone, in front of a nodens on the client's core whose replies it keeps.
+    Dnsdist,
+    /// Over TLS alone.
+    Unbound,
 }
 
 #[derive(Debug)]
@@ -48,7 +52,7 @@ impl FromStr for Kind {
 }
 
 impl Kind {
-    pub(crate) const USUAL: [Self; 7] = [
+    pub(crate) const USUAL: [Self; 9] = [
         Self::EchoUring,
         Self::EchoMmsg,
         Self::NodensUring,
@@ -56,6 +60,8 @@ impl Kind {
         Self::Knot,
         Self::Nsd,
         Self::Gdnsd,
+        Self::Dnsdist,
+        Self::Unbound,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -68,6 +74,8 @@ impl Kind {
             Self::Knot => "knot",
             Self::Nsd => "nsd",
             Self::Gdnsd => "gdnsd",
+            Self::Dnsdist => "dnsdist",
+            Self::Unbound => "unbound",
         }
     }
 
@@ -79,9 +87,14 @@ impl Kind {
         matches!(self, Self::EchoUring | Self::NodensUring)
     }
 
-    /// Streams are the same under both back ends of the echo, so one of them is enough.
-    pub(crate) fn serves_tcp(self) -> bool {
-        self != Self::EchoUring
+    /// Streams are the same under both back ends, so of the echo one is enough, and of nodens under TLS.
+    pub(crate) fn takes_part(self, transport: &str) -> bool {
+        match self {
+            Self::Dnsdist | Self::Unbound => transport == "dot",
+            Self::NodensUring | Self::NodensEtcd => true,
+            Self::EchoUring => transport == "udp",
+            Self::EchoMmsg | Self::NodensMmsg | Self::Knot | Self::Nsd | Self::Gdnsd => transport != "dot",
+        }
     }
 }
 
@@ -90,6 +103,7 @@ impl Kind {
 pub(crate) struct Server {
     pub(crate) kind: Kind,
     pub(crate) port: u16,
+    tls_port: u16,
     /// It and what it started.
     pub(crate) pids: Vec<u32>,
     child: Child,
@@ -125,26 +139,34 @@ fn pinned(core: usize, program: &Path) -> Command {
 impl Server {
     /// Starts a server over the zone, and waits until it answers.
     pub(crate) fn start(kind: Kind, workload: &Workload, options: &Options) -> Result<Self> {
-        let port = free_port()?;
+        let (port, tls_port) = (free_port()?, free_port()?);
         let folder = workload.folder.join(kind.name());
         std::fs::create_dir_all(&folder)?;
         let mut behind = None;
         let command = match kind {
-            Kind::NodensUring => nodens("uring", &folder, port, &file_source(workload), options)?,
-            Kind::NodensMmsg => nodens("mmsg", &folder, port, &file_source(workload), options)?,
+            Kind::NodensUring => nodens("uring", &folder, (port, tls_port), &file_source(workload), options)?,
+            Kind::NodensMmsg => nodens("mmsg", &folder, (port, tls_port), &file_source(workload), options)?,
             Kind::NodensEtcd => {
                 let etcd_port = free_port()?;
                 behind = Some(start_etcd(&folder, etcd_port, options)?);
                 fill_etcd(etcd_port)?;
                 let source = format!("etcd {ZONE} {{\n        endpoint http://127.0.0.1:{etcd_port}\n    }}");
-                nodens("auto", &folder, port, &source, options)?
+                nodens("auto", &folder, (port, tls_port), &source, options)?
             }
             Kind::Knot => knot(workload, &folder, port, options)?,
             Kind::Nsd => nsd(workload, &folder, port, options)?,
             Kind::Gdnsd => gdnsd(workload, &folder, port, options)?,
+            Kind::Unbound => unbound(workload, &folder, (port, tls_port), options)?,
+            Kind::Dnsdist => {
+                let source = file_source(workload);
+                let back = (free_port()?, free_port()?);
+                let own = options.on_client_core();
+                behind = Some(nodens("auto", &folder, back, &source, &own)?.spawn()?);
+                dnsdist(&folder, (port, tls_port), back.0, options)?
+            }
             Kind::EchoUring | Kind::EchoMmsg => return Err("an echo has no zone".into()),
         };
-        Self::launch(kind, port, command, behind, &folder, |server| {
+        Self::launch(kind, (port, tls_port), command, behind, &folder, |server| {
             Mix::A.ask(0, server.port).is_ok_and(|reply| Mix::A.is_right(&reply))
         })
     }
@@ -168,7 +190,7 @@ impl Server {
             "--size",
             &size.to_string(),
         ]);
-        Self::launch(kind, port, command, None, &workload.folder, |server| {
+        Self::launch(kind, (port, port), command, None, &workload.folder, |server| {
             if transport == "udp" {
                 Mix::A.ask(0, server.port).is_ok()
             } else {
@@ -180,7 +202,7 @@ impl Server {
     /// Starts the process and waits for it to be ready; what it complained about is in the error.
     fn launch(
         kind: Kind,
-        port: u16,
+        (port, tls_port): (u16, u16),
         mut command: Command,
         behind: Option<Child>,
         folder: &Path,
@@ -194,6 +216,7 @@ impl Server {
         let mut server = Self {
             kind,
             port,
+            tls_port,
             pids: Vec::new(),
             child,
             behind,
@@ -240,6 +263,10 @@ impl Server {
         Ok(mix.ask(NAMES / 2, self.port)?.len())
     }
 
+    pub(crate) fn port_for(&self, transport: &str) -> u16 {
+        if transport == "dot" { self.tls_port } else { self.port }
+    }
+
     pub(crate) fn memory_mb(&self) -> f64 {
         memory_mb(&self.pids)
     }
@@ -274,10 +301,11 @@ fn file_source(workload: &Workload) -> String {
 }
 
 /// As operators run it: counted, errors logged, answers shuffled, on all addresses.
-fn nodens(io: &str, folder: &Path, port: u16, source: &str, options: &Options) -> Result<Command> {
+fn nodens(io: &str, folder: &Path, (port, tls_port): (u16, u16), source: &str, options: &Options) -> Result<Command> {
     let metrics = free_port()?;
+    let (cert, key) = certificate(folder)?;
     let corefile = format!(
-        "{ZONE}:{port} {{\n    prometheus 127.0.0.1:{metrics}\n    errors\n    loadbalance\n    {source}\n}}\n"
+        "{ZONE}:{port} tls://{ZONE}:{tls_port} {{\n    tls {cert} {key}\n    prometheus 127.0.0.1:{metrics}\n    errors\n    loadbalance\n    {source}\n}}\n"
     );
     std::fs::write(folder.join("Corefile"), corefile)?;
     let mut command = pinned(options.server_core, &options.binaries.join("nodens"));
@@ -334,6 +362,48 @@ fn gdnsd(workload: &Workload, folder: &Path, port: u16, options: &Options) -> Re
     std::fs::write(folder.join("config"), config)?;
     let mut command = pinned(options.server_core, Path::new("gdnsd"));
     command.arg("-c").arg(folder).arg("start");
+    Ok(command)
+}
+
+/// A certificate for a server, and its key: the same kind for all.
+fn certificate(folder: &Path) -> Result<(String, String)> {
+    let own = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let (cert, key) = (folder.join("cert.pem"), folder.join("key.pem"));
+    std::fs::write(&cert, own.cert.pem())?;
+    std::fs::write(&key, own.signing_key.serialize_pem())?;
+    Ok((cert.display().to_string(), key.display().to_string()))
+}
+
+fn unbound(workload: &Workload, folder: &Path, (port, tls_port): (u16, u16), options: &Options) -> Result<Command> {
+    let (cert, key) = certificate(folder)?;
+    let config = format!(
+        "server:\n  num-threads: 1\n  interface: 127.0.0.1@{port}\n  interface: 127.0.0.1@{tls_port}\n  tls-port: {tls_port}\n  \
+         tls-service-key: \"{key}\"\n  tls-service-pem: \"{cert}\"\n  username: \"\"\n  chroot: \"\"\n  directory: \"{}\"\n  \
+         pidfile: \"\"\n  use-syslog: no\n  verbosity: 0\n  incoming-num-tcp: 200\n  minimal-responses: yes\n  module-config: \
+         \"iterator\"\n\
+         remote-control:\n  control-enable: no\n\
+         auth-zone:\n  name: {ZONE}\n  zonefile: \"{}\"\n  for-downstream: yes\n  for-upstream: no\n",
+        folder.display(),
+        workload.zone().display()
+    );
+    std::fs::write(folder.join("unbound.conf"), config)?;
+    let mut command = pinned(options.server_core, Path::new("unbound"));
+    command.arg("-d").arg("-c").arg(folder.join("unbound.conf"));
+    Ok(command)
+}
+
+fn dnsdist(folder: &Path, (port, tls_port): (u16, u16), back: u16, options: &Options) -> Result<Command> {
+    let (cert, key) = certificate(folder)?;
+    let config = format!(
+        "setLocal('127.0.0.1:{port}')\naddTLSLocal('127.0.0.1:{tls_port}', '{cert}', '{key}')\nsetMaxTCPClientThreads(1)\n\
+         newServer({{address='127.0.0.1:{back}', checkInterval=60}})\n\
+         local cache = newPacketCache(100000)\ngetPool(''):setCache(cache)\nsetSecurityPollSuffix('')\n"
+    );
+    std::fs::write(folder.join("dnsdist.conf"), config)?;
+    let mut command = pinned(options.server_core, Path::new("dnsdist"));
+    command
+        .args(["--supervised", "--disable-syslog", "-C"])
+        .arg(folder.join("dnsdist.conf"));
     Ok(command)
 }
 
