@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nodens_tests::ask::Way;
 use nodens_tests::etcd::Etcd;
 use nodens_tests::nodens::{Nodens, Reply};
-use nodens_tests::process::nodens;
+use nodens_tests::process::is_release;
 use nodens_tests::proxy::{Mode, Proxy};
 use nodens_tests::world::{free_port, random};
 use rustix::process::Signal;
@@ -47,10 +47,6 @@ fn has(address: &str) -> impl Fn(&Reply) -> bool {
 
 fn is(rcode: &str) -> impl Fn(&Reply) -> bool {
     move |reply| reply.rcode == rcode
-}
-
-fn is_release() -> bool {
-    nodens().is_ok_and(|path| path.components().any(|part| part.as_os_str() == "release"))
 }
 
 #[test]

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may end so")]
 
 mod cases; // every scenario of `cases/` against the binary, on both back ends
+mod certificates; // the binary over certificates that change
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs
+mod hostile; // the binary among clients that mean it ill
 mod instructions; // what an answer costs, counted by callgrind
 mod limits; // every limit of the engine, at it and past it
 mod oracle; // the engine against the naive resolvers, on random data

@@ -164,6 +164,11 @@ pub fn nodens() -> Result<PathBuf, String> {
     })
 }
 
+/// Whether the server under test is a release build: only then do its times mean much.
+pub fn is_release() -> bool {
+    nodens().is_ok_and(|path| path.components().any(|part| part.as_os_str() == "release"))
+}
+
 /// The folder that holds `debug` and `release`: this test's own, else `CARGO_TARGET_DIR`, else `target` of the workspace.
 fn target_folder() -> PathBuf {
     // .../target/debug/deps/it-0123

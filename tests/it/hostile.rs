@@ -1,0 +1,232 @@
+//! The binary among clients that mean it ill: who behaves well is answered as before, and nothing stays behind.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nodens_tests::authority;
+use nodens_tests::nodens::Nodens;
+use nodens_tests::process::is_release;
+use nodens_tests::served::{framed, packet};
+use nodens_tests::tls::TlsClient;
+use socket2::{SockRef, Socket};
+
+/// With `LONG=1` ten minutes and 10,000 connections.
+fn is_long() -> bool {
+    std::env::var_os("LONG").is_some()
+}
+
+/// What the answers to a client that behaves well took.
+#[derive(Default)]
+struct Took(Vec<Duration>);
+
+impl Took {
+    fn p99(&mut self) -> Duration {
+        self.0.sort_unstable();
+        self.0[self.0.len() * 99 / 100]
+    }
+}
+
+fn query() -> Vec<u8> {
+    packet(7, "a.cedar.example. A", None)
+}
+
+/// Asks over UDP, TCP and TLS in turn, for so long.
+fn behave(plain: SocketAddr, tls: SocketAddr, client: &TlsClient, time: Duration) -> [Took; 3] {
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.connect(plain).unwrap();
+    udp.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let connect = |to| {
+        let stream = TcpStream::connect(to).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream
+    };
+    let (mut tcp, mut encrypted) = (connect(plain), client.over(connect(tls)));
+    let mut took: [Took; 3] = Default::default();
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let begun = Instant::now();
+        udp.send(&query()).unwrap();
+        assert!(udp.recv(&mut [0; 512]).unwrap() > 12);
+        took[0].0.push(begun.elapsed());
+        let begun = Instant::now();
+        ask(&mut tcp);
+        took[1].0.push(begun.elapsed());
+        let begun = Instant::now();
+        ask(&mut encrypted);
+        took[2].0.push(begun.elapsed());
+        sleep(Duration::from_millis(1));
+    }
+    took
+}
+
+fn ask(stream: &mut (impl Read + Write)) {
+    stream.write_all(&framed(&query())).unwrap();
+    let mut len = [0; 2];
+    stream.read_exact(&mut len).unwrap();
+    stream
+        .read_exact(&mut vec![0; usize::from(u16::from_be_bytes(len))])
+        .unwrap();
+}
+
+/// Closes with a reset.
+fn reset(stream: TcpStream) {
+    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+    drop(Socket::from(stream));
+}
+
+/// One attack: what it does with a connection that it is handed again and again, until it gives it up.
+type Attack = fn(&mut TcpStream) -> bool;
+
+fn says_nothing(_: &mut TcpStream) -> bool {
+    true
+}
+
+fn drips(stream: &mut TcpStream) -> bool {
+    // A length that never comes true.
+    stream.write_all(&[0xff]).is_ok()
+}
+
+fn breaks_off(stream: &mut TcpStream) -> bool {
+    let _ = stream.write_all(&framed(&query())[..9]);
+    false
+}
+
+fn never_reads(stream: &mut TcpStream) -> bool {
+    let large = framed(&packet(7, "many.cedar.example. A", None)).repeat(50);
+    // Full is what it wants to be.
+    stream.set_nonblocking(true).is_ok()
+        && !matches!(stream.write(&large), Err(error) if error.kind() != std::io::ErrorKind::WouldBlock)
+}
+
+fn half_a_hello(stream: &mut TcpStream) -> bool {
+    stream.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).is_ok()
+}
+
+fn junk(stream: &mut TcpStream) -> bool {
+    let _ = stream.write_all(&[22, 3, 3, 0, 5, 77, 1, 2, 3, 4]);
+    false
+}
+
+/// Keeps so many connections of each kind, replaced as the server closes them.
+fn attack(attacks: &[(Attack, SocketAddr, usize)], stop: &AtomicBool, opened: &AtomicU64) {
+    let mut open: Vec<Vec<TcpStream>> = attacks.iter().map(|_| Vec::new()).collect();
+    while !stop.load(Ordering::Relaxed) {
+        for (&(act, to, count), own) in attacks.iter().zip(&mut open) {
+            while own.len() < count {
+                let Ok(stream) = TcpStream::connect_timeout(&to, Duration::from_millis(200)) else {
+                    break;
+                };
+                opened.fetch_add(1, Ordering::Relaxed);
+                own.push(stream);
+                // As many a turn as come without crowding out the others of this machine's few cores.
+                if opened.load(Ordering::Relaxed).is_multiple_of(100) {
+                    break;
+                }
+            }
+            for mut stream in std::mem::take(own) {
+                if act(&mut stream) && !has_ended(&stream) {
+                    own.push(stream);
+                } else {
+                    reset(stream);
+                }
+            }
+        }
+        sleep(Duration::from_millis(50));
+    }
+}
+
+fn has_ended(stream: &TcpStream) -> bool {
+    let _ = stream.set_nonblocking(true);
+    let ended = matches!(stream.peek(&mut [0]), Ok(0)) || matches!(stream.take_error(), Ok(Some(_)) | Err(_));
+    let _ = stream.set_nonblocking(false);
+    ended
+}
+
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+fn resident_kb(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn hostile_connections_harm_nobody_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = authority::make(folder.path()).unwrap();
+    let (cert, key) = (files["SERVERCERT"].display(), files["SERVERKEY"].display());
+    // Heavy answers, as far as a build without optimization can bear.
+    let addresses = if is_release() { 3000 } else { 300 };
+    let many: String = (0..addresses)
+        .map(|i| format!("        10.0.{}.{} many.cedar.example\n", i / 250, i % 250 + 1))
+        .collect();
+    let mut server = Nodens::start_with(
+        &format!(
+            "cedar.example:{{PORT}} tls://cedar.example:{{PORT2}} {{\n    tls {cert} {key}\n    prometheus 127.0.0.1:{{METRICS}}\n    \
+             hosts none {{\n        192.0.2.1 a.cedar.example\n{many}    }}\n}}\n"
+        ),
+        &["--workers", "2"],
+    );
+    let pid = server.process().id();
+    let (plain, tls) = (server.address("PORT"), server.address("PORT2"));
+    let client = TlsClient::new(&files["CA"], None, "localhost", None).unwrap();
+    let scale = if is_long() { 10 } else { 1 };
+    let time = Duration::from_secs(if is_long() { 600 } else { 6 });
+
+    let mut before = behave(plain, tls, &client, Duration::from_secs(if is_long() { 30 } else { 3 }));
+    let attacks: [(Attack, SocketAddr, usize); 8] = [
+        (says_nothing, plain, 500 * scale),
+        (says_nothing, tls, 300 * scale),
+        (drips, plain, 60 * scale),
+        (drips, tls, 20 * scale),
+        (breaks_off, plain, 20 * scale),
+        (never_reads, plain, 20),
+        (half_a_hello, tls, 60 * scale),
+        (junk, tls, 20 * scale),
+    ];
+    // What a first wave makes the server keep is not growth.
+    let (stop, opened) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (first_kb, mut during) = std::thread::scope(|scope| {
+        scope.spawn(|| attack(&attacks, &stop, &opened));
+        sleep(time / 3);
+        let first_kb = resident_kb(pid);
+        let during = behave(plain, tls, &client, time * 2 / 3);
+        stop.store(true, Ordering::Relaxed);
+        (first_kb, during)
+    });
+    println!("{} connections", opened.load(Ordering::Relaxed));
+    for ((name, before), during) in ["UDP", "TCP", "TLS"].into_iter().zip(&mut before).zip(&mut during) {
+        let (calm, attacked) = (before.p99(), during.p99());
+        println!(
+            "{name}: p99 {calm:?} in peace ({} answers), {attacked:?} under attack ({} answers)",
+            before.0.len(),
+            during.0.len()
+        );
+        // The attackers share the machine's cores with the server, and other tests may too.
+        let slack = Duration::from_millis(if is_release() { 40 } else { 1000 });
+        assert!(attacked < calm * 3 / 2 + slack, "{name}");
+    }
+    assert!(server.metric("nodens_tls_handshakes_failed_total") > 0.0);
+
+    // All have gone, or have had their time.
+    let idle = descriptors(pid);
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut left = idle;
+    while left > 80 && Instant::now() < end {
+        sleep(Duration::from_millis(200));
+        left = descriptors(pid);
+    }
+    let last_kb = resident_kb(pid);
+    println!("{idle} descriptors at the end, {left} a while later; {first_kb} KB, then {last_kb} KB");
+    assert!(left <= 80, "{left} descriptors are left");
+    assert!(last_kb < first_kb + 64 * 1024, "{first_kb} KB became {last_kb} KB");
+    assert!(server.process().status().is_none());
+}
