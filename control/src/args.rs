@@ -457,7 +457,7 @@ mod tests {
             0,
             &format!("nodens-{}\n", env!("CARGO_PKG_VERSION")),
         );
-        check_printed("-plugins", Stream::Out, 0, "acl\nany\nbind\n");
+        check_printed("-plugins", Stream::Out, 0, "acl\nany\n");
         for line in ["-h", "-help", "--help", "-h -version x"] {
             check_printed(line, Stream::Err, 0, HELP_BEFORE);
         }
