@@ -5,13 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
 
-use ipnet::IpNet;
 use nodens_engine::io::{ListenerId, Transport, interface_addresses, wildcard};
 use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
-    Acl, AclAction, AclLine, AclStanza, Auto, Chaos, Cidr, Clients, Copied, Header, Hosts, LoadBalance, Local, Nets,
-    Plan, Secondary, Source, Step, Transfer, ZoneMap,
+    Auto, Clients, Copied, Hosts, LoadBalance, Local, Plan, Secondary, Source, Step, Transfer, ZoneMap,
 };
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::stream::StreamLimits;
@@ -28,7 +26,9 @@ use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, Key, Quer
 use crate::corefile::{Diagnostic, Span};
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
+use crate::plugins;
 use crate::secondary::Notified;
+use crate::steps;
 
 /// A configuration, ready to be started.
 #[derive(Debug)]
@@ -203,11 +203,11 @@ impl Compiler<'_> {
     fn block(&mut self, block: &ServerBlock) {
         let plan = self.plan(block);
         let plan_at = self.out.config.plans.len() as u32;
-        let plugins = plugins(block);
+        let plugins = plugins::of(block);
         self.out.config.plans.push(plan);
         let places = self.places(block);
         let tls = block.tls.as_ref().and_then(|tls| self.tls(tls));
-        let acl_zones = acl_zones(block);
+        let acl_zones = steps::acl_zones(block);
         let mut acl_counters = Vec::new();
         let mut routes = Vec::new();
         for key in &block.keys {
@@ -232,7 +232,7 @@ impl Compiler<'_> {
                 };
                 self.out
                     .plugins
-                    .extend(plugins.iter().map(|&name| enabled(&series, name)));
+                    .extend(plugins.iter().map(|&name| plugins::enabled(&series, name)));
                 let labels = series.clone();
                 let of_acl = acl_zones.iter().map(|zone| {
                     self.numbers.series(SeriesLabels {
@@ -486,31 +486,22 @@ impl Compiler<'_> {
         if block.any {
             steps.push(Step::Any);
         }
-        if let Some(settings::Chaos { version, authors }) = &block.chaos {
-            steps.push(Step::Chaos(Chaos {
-                version: txt(version),
-                host: txt(&host_name()),
-                authors: authors.iter().map(|author| txt(author)).collect(),
-            }));
+        if let Some(chaos) = &block.chaos {
+            steps.push(Step::Chaos(steps::chaos(chaos)));
         }
         if let Some(balance) = &block.loadbalance {
             steps.push(Step::LoadBalance(match balance {
                 settings::LoadBalance::RoundRobin { prefer } => LoadBalance::RoundRobin {
-                    prefer: prefer.iter().map(cidr).collect(),
+                    prefer: prefer.iter().map(steps::cidr).collect(),
                 },
                 settings::LoadBalance::Weighted(weighted) => LoadBalance::Weighted(self.weights(weighted)),
             }));
         }
         if !block.acl.is_empty() {
-            steps.push(Step::Acl(self.acl(block)));
+            steps.push(Step::Acl(steps::acl(block, self.hash)));
         }
-        if let Some(settings::Header { query, response }) = block.header {
-            steps.push(Step::Header(Header {
-                query_rd: query.rd,
-                aa: response.aa,
-                ra: response.ra,
-                rd: response.rd,
-            }));
+        if let Some(header) = block.header {
+            steps.push(Step::Header(steps::header(header)));
         }
         if block.minimal {
             steps.push(Step::Minimal);
@@ -598,31 +589,9 @@ impl Compiler<'_> {
             }),
             metadata: block.metadata.as_deref().map(|zones| self.set(zones)),
             udp_size: block.bufsize,
-            nsid: block.nsid.as_ref().map(|nsid| match &nsid.data {
-                Some(data) => data.as_slice().into(),
-                None => host_name().into_bytes().into(),
-            }),
+            nsid: block.nsid.as_ref().map(steps::nsid),
             counted: None,
             passes_on: block.cancel.is_some(),
-        }
-    }
-
-    fn acl(&self, block: &ServerBlock) -> Acl {
-        let counted = acl_zones(block);
-        let stanza = |stanza: &settings::Acl| {
-            let mut zones = self.map();
-            for zone in &stanza.zones {
-                let at = counted.iter().position(|other| *other == zone).unwrap_or_default();
-                zones.entry(zone, || at as u32);
-            }
-            AclStanza {
-                zones,
-                lines: stanza.lines.iter().map(acl_line).collect(),
-            }
-        };
-        Acl {
-            stanzas: block.acl.iter().map(stanza).collect(),
-            counters: Box::default(),
         }
     }
 
@@ -783,48 +752,6 @@ pub fn notify(transfer: &[settings::Transfer], zone: &NameBuf) -> Option<Notify>
     })
 }
 
-/// The zones of a block's `acl` stanzas, each once.
-fn acl_zones(block: &ServerBlock) -> Vec<&NameBuf> {
-    let mut zones: Vec<_> = block.acl.iter().flat_map(|stanza| &stanza.zones).collect();
-    zones.sort_unstable();
-    zones.dedup();
-    zones
-}
-
-fn acl_line(line: &settings::AclLine) -> AclLine {
-    let types = line.types.clone().map(|mut types| {
-        types.sort_unstable();
-        types.into()
-    });
-    AclLine {
-        action: match line.action {
-            settings::AclAction::Allow => AclAction::Allow,
-            settings::AclAction::Block => AclAction::Block,
-            settings::AclAction::Filter => AclAction::Filter,
-            settings::AclAction::Drop => AclAction::Drop,
-        },
-        types,
-        nets: line.nets.as_ref().map(|nets| Nets::new(nets.iter().map(cidr))),
-    }
-}
-
-fn cidr(net: &IpNet) -> Cidr {
-    Cidr {
-        address: net.addr(),
-        prefix: net.prefix_len(),
-    }
-}
-
-/// The rdata of a TXT record of one string, which has at most 255 bytes.
-fn txt(text: &str) -> Box<[u8]> {
-    let text = &text.as_bytes()[..text.len().min(255)];
-    [&[text.len() as u8], text].concat().into()
-}
-
-fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
 /// What a block says of connections counts for its listeners, the last block's word most.
 fn grant(streams: &mut StreamLimits, timeouts: &settings::Timeouts) {
     let settings::Timeouts {
@@ -841,45 +768,4 @@ fn grant(streams: &mut StreamLimits, timeouts: &settings::Timeouts) {
         Some(QueriesMax::Unlimited) => streams.queries_max = u64::MAX,
         Some(QueriesMax::Of(queries)) => streams.queries_max = queries,
     }
-}
-
-fn enabled(series: &SeriesLabels, name: &'static str) -> PluginEnabled {
-    let SeriesLabels { server, zone, view } = series.clone();
-    PluginEnabled {
-        server,
-        zone,
-        view,
-        name,
-    }
-}
-
-/// The names under which a block's directives are counted as enabled.
-fn plugins(block: &ServerBlock) -> Vec<&'static str> {
-    let all = [
-        (block.metadata.is_some(), "metadata"),
-        (block.cancel.is_some(), "cancel"),
-        (block.nsid.is_some(), "nsid"),
-        (block.bufsize.is_some(), "bufsize"),
-        (block.prometheus.is_some(), "prometheus"),
-        (block.errors.is_some(), "errors"),
-        (!block.log.is_empty(), "log"),
-        (block.local.is_some(), "local"),
-        (block.any, "any"),
-        (block.chaos.is_some(), "chaos"),
-        (block.loadbalance.is_some(), "loadbalance"),
-        (!block.acl.is_empty(), "acl"),
-        (block.header.is_some(), "header"),
-        (block.minimal, "minimal"),
-        (!block.transfer.is_empty(), "transfer"),
-        (block.hosts.is_some(), "hosts"),
-        (!block.file.is_empty(), "file"),
-        (block.auto.is_some(), "auto"),
-        (!block.secondary.is_empty(), "secondary"),
-        (!block.etcd.is_empty(), "etcd"),
-        (block.whoami, "whoami"),
-        (block.view.is_some(), "view"),
-    ];
-    all.into_iter()
-        .filter_map(|(is_there, name)| is_there.then_some(name))
-        .collect()
 }
