@@ -14,12 +14,14 @@ pub mod admin;
 pub mod args;
 pub mod auto;
 pub mod certificates;
+pub mod cgroup;
 pub mod compile;
 pub mod completions;
 pub mod consolidate;
 pub mod corefile;
 pub mod crew;
 pub mod endpoints;
+pub mod facts;
 pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;

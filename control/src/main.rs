@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use nodens::args::{self, Command, Options, Stream};
 use nodens::corefile::settings::Corefile;
 use nodens::corefile::{self, Colour, Input, Machine};
-use nodens::run;
+use nodens::{run, workers};
 use nodens_engine::io;
 
 fn main() -> ExitCode {
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn serve(options: &Options) -> ExitCode {
+    workers::raise_open_files();
     let (corefile, input) = match load(options) {
         Ok(loaded) => loaded,
         Err(status) => return status,

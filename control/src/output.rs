@@ -1,18 +1,52 @@
 //! Lines for people: `[LEVEL] text` on standard output, as CoreDNS writes them.
 
-use std::io::Write as _;
-use std::sync::Arc;
+use std::io::{ErrorKind, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 
 pub use nodens_sources::etcd::{Level, Log};
 
-/// Writes one line. A reader that is gone, or a full disk under the log, costs the line and nothing else.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Lines that standard output did not take.
+pub fn lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Writes whole lines. A reader that is gone, or a full disk under the log, costs lines and nothing else; it is said
+/// once, on the other stream.
+pub fn lines(text: &str) {
+    static SAID: Once = Once::new();
+    let mut out = std::io::stdout().lock();
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let why = match out.write(rest) {
+            Ok(0) => "it takes nothing".to_owned(),
+            Ok(len) => {
+                rest = &rest[len..];
+                continue;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => error.to_string(),
+        };
+        let lost = rest.iter().filter(|&&byte| byte == b'\n').count();
+        LOST.fetch_add(lost as u64, Ordering::Relaxed);
+        SAID.call_once(|| {
+            let text = "[WARNING] lines for the log are lost, nodens_log_lost_total counts them: standard output";
+            let _ = writeln!(std::io::stderr().lock(), "{text}: {why}");
+        });
+        return;
+    }
+}
+
+/// Writes one line.
 pub fn line(level: Level, text: &str) {
     let word = match level {
         Level::Info => "INFO",
         Level::Warning => "WARNING",
         Level::Error => "ERROR",
     };
-    let _ = writeln!(std::io::stdout().lock(), "[{word}] {text}");
+    lines(&format!("[{word}] {text}\n"));
 }
 
 /// For the record.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +18,7 @@ use nodens_wire::Rcode;
 use crate::consolidate::Consolidator;
 use crate::corefile::log_format::{LogFormat, LogPiece};
 use crate::corefile::settings::{Consolidate, ErrorLevel};
+use crate::output;
 
 /// Bytes of lines that are written at once.
 const WRITE_MAX: usize = 64 * 1024;
@@ -172,8 +172,7 @@ impl Lines {
     }
 
     fn write(&mut self) -> bool {
-        // A reader that is gone, or a full disk, costs the lines and nothing else.
-        let _ = std::io::stdout().lock().write_all(self.text.as_bytes());
+        output::lines(&self.text);
         let wrote = !self.text.is_empty();
         self.text.clear();
         wrote

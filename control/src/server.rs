@@ -26,6 +26,7 @@ use crate::compile::{Address, Compiled, compile};
 use crate::corefile::settings::{Corefile, Monitor};
 use crate::crew::Crew;
 use crate::endpoints::{self, Admin, Endpoints};
+use crate::facts::Facts;
 use crate::hooks::Hooks;
 use crate::listeners::{self, Bound, Place};
 use crate::numbers::Numbers;
@@ -91,7 +92,10 @@ impl Server {
         let published = Arc::new(Published::default());
         let kind = choose_port(options.io)?;
         let crew = Crew::start(kind, count(options.workers.map(usize::from)), &hash, &published)?;
+        let facts = Arc::new(Facts::new(crew.ports.clone()));
+        tokio::spawn(Arc::clone(&facts).follow());
         let metrics = admin::Metrics {
+            facts,
             build: build(),
             workers: crew.stats.clone(),
             ports: crew.ports.clone(),
@@ -220,6 +224,8 @@ impl Server {
             self.tell(bound.sockets.into_iter().map(Command::Listen));
         }
         self.places = bound.places;
+        let addresses = compiled.listeners.iter().map(|address| address.socket);
+        self.admin.metrics.facts.listen(addresses);
         let used: HashSet<ZoneId> = numbers.used_zones().collect();
         let all = std::mem::take(&mut self.sources).into_iter();
         let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|own| own.zones().iter().all(|zone| used.contains(zone)));

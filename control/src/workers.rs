@@ -1,14 +1,17 @@
 //! How many workers there are, and which way to the kernel they take.
 
 use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use anyhow::bail;
 use nodens_engine::io::{PortKind, probe_uring};
-
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
 use crate::args::Io;
+use crate::cgroup::cpu_quota;
 use crate::corefile::Diagnostic;
 use crate::corefile::settings::{MultiSocket, ServerBlock};
 use crate::output;
@@ -35,23 +38,38 @@ pub fn choose_port(choice: Io) -> anyhow::Result<PortKind> {
     }
 }
 
-/// The least of the affinity mask, the CPU quota of the cgroup, and what was asked for; at least one.
+/// The least of the affinity mask, the CPU quota of the cgroup, and what was asked for; at least one. A quota that costs
+/// workers is said.
 pub fn count(wanted: Option<usize>) -> usize {
-    // The mask and the quota: the standard library looks at both.
-    let cores = available_parallelism().map_or(1, usize::from);
-    cores
-        .min(quota().unwrap_or(usize::MAX))
-        .min(wanted.unwrap_or(usize::MAX))
-        .max(1)
+    // Of a machine with more CPUs than a mask of ours holds, the standard library knows how many.
+    let cores = mask().map_or_else(|| available_parallelism().map_or(1, usize::from), |own| own.len());
+    let wanted = wanted.unwrap_or(cores).min(cores);
+    let Some(quota) = cpu_quota(Path::new("/")) else {
+        return wanted.max(1);
+    };
+    // Half a CPU is worth one worker, not two throttled ones.
+    let count = wanted.min(quota.ceil() as usize).max(1);
+    if count < wanted {
+        let s = if count == 1 { "" } else { "s" };
+        output::info(&format!("the quota of the cgroup is {quota} CPUs: {count} worker{s}"));
+    }
+    count
 }
 
 /// The core that each worker has for itself: where the process was given some cores of the machine alone (a cpuset, an
-/// affinity mask) and there is a worker for each of them. On a shared machine the scheduler knows better.
+/// affinity mask) and there is a worker for each of them. On a shared machine the scheduler knows better, and under a
+/// quota a core is ours for a part of the time only.
 pub fn own_cores(workers: usize) -> Option<Vec<usize>> {
-    let mask = sched_getaffinity(None).ok()?;
-    let own: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).collect();
+    let own = mask()?;
     let all = fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
-    (own.len() == workers && own.len() < count_of(all.trim())?).then_some(own)
+    let alone = own.len() == workers && own.len() < count_of(all.trim())?;
+    (alone && cpu_quota(Path::new("/")).is_none()).then_some(own)
+}
+
+/// The cores that the process may use.
+fn mask() -> Option<Vec<usize>> {
+    let mask = sched_getaffinity(None).ok()?;
+    Some((0..CpuSet::MAX_CPU).filter(|&core| mask.is_set(core)).collect())
 }
 
 /// How many numbers a list such as `0-3,8` holds.
@@ -63,19 +81,72 @@ fn count_of(list: &str) -> Option<usize> {
     ranges.sum()
 }
 
-/// Keeps the calling thread on one core. Where that fails it runs as well, only less evenly.
+/// Workers that have a core for themselves.
+static PINNED: Mutex<Vec<Pinned>> = Mutex::new(Vec::new());
+
+/// Keeps the calling thread on one core. Where that fails it runs as well, only less evenly; [`look_at_cores`] tries again.
 pub fn stay_on(core: usize) {
-    let mut only = CpuSet::new();
-    only.set(core);
-    let _ = sched_setaffinity(None, &only);
+    let pinned = Pinned {
+        thread: gettid(),
+        core,
+        is_there: stay(None, core),
+    };
+    PINNED.lock().unwrap_or_else(PoisonError::into_inner).push(pinned);
 }
 
-/// Whole CPUs of this cgroup's quota, rounded up: half a CPU is worth one worker, not two throttled ones.
-fn quota() -> Option<usize> {
-    let text = fs::read_to_string("/sys/fs/cgroup/cpu.max").ok()?;
-    let (quota, period) = text.trim().split_once(' ')?;
-    let (quota, period): (usize, usize) = (quota.parse().ok()?, period.parse().ok()?);
-    Some(quota.div_ceil(period.max(1)))
+/// Says which workers lost their core, because it went offline, and puts them back when it returns. The kernel has moved
+/// them to another one meanwhile.
+pub fn look_at_cores() {
+    for pinned in &mut *PINNED.lock().unwrap_or_else(PoisonError::into_inner) {
+        // Where the core is gone, both the mask and the call say so.
+        let is_there = is_only(Some(pinned.thread), pinned.core) || stay(Some(pinned.thread), pinned.core);
+        if is_there == pinned.is_there {
+            continue;
+        }
+        pinned.is_there = is_there;
+        let core = pinned.core;
+        if is_there {
+            output::info(&format!("core {core} is back, and its worker with it"));
+        } else {
+            output::warning(&format!(
+                "core {core} is gone: its worker goes on wherever there is room"
+            ));
+        }
+    }
+}
+
+/// Workers that are on their own core, and those that should be.
+pub fn pinned() -> (usize, usize) {
+    let all = PINNED.lock().unwrap_or_else(PoisonError::into_inner);
+    (all.iter().filter(|pinned| pinned.is_there).count(), all.len())
+}
+
+struct Pinned {
+    thread: Pid,
+    core: usize,
+    is_there: bool,
+}
+
+fn is_only(thread: Option<Pid>, core: usize) -> bool {
+    sched_getaffinity(thread).is_ok_and(|mask| mask.is_set(core) && mask.count() == 1)
+}
+
+fn stay(thread: Option<Pid>, core: usize) -> bool {
+    let mut only = CpuSet::new();
+    only.set(core);
+    sched_setaffinity(thread, &only).is_ok()
+}
+
+/// Go raises the limit of open files to the most that the process may have, and people count on it: connections are
+/// limited by numbers of our own.
+pub fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Else it stays as it is, and a connection that finds none is counted.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// What `multisocket` asks for and does not get: every worker has a socket of its own on every address, and there are
@@ -101,6 +172,22 @@ mod tests {
         assert_eq!(count_of("0"), Some(1));
         assert_eq!(count_of("3-1"), None);
         assert_eq!(count_of(""), None);
+    }
+
+    #[test]
+    fn a_worker_stays_on_its_core() {
+        let core = mask().unwrap()[0];
+        std::thread::spawn(move || {
+            stay_on(core);
+            assert!(is_only(None, core));
+            look_at_cores();
+            assert_eq!(pinned(), (1, 1));
+        })
+        .join()
+        .unwrap();
+        // A thread that has ended is on no core.
+        look_at_cores();
+        assert_eq!(pinned(), (0, 1));
     }
 
     #[test]

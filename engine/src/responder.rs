@@ -213,7 +213,7 @@ impl Responder {
                 keepalive: 0,
             };
             datagram.reply_len = match first {
-                First::Refused(refusal) => refuse(bytes, *refusal, reply),
+                First::Refused(refusal) => refuse(bytes, *refusal, reply, &self.stats),
                 First::Query(query, route, probe) => {
                     let limit = udp_limit(query, plan(now, *route));
                     let folded = &row[..query.qname.len()];
@@ -533,7 +533,7 @@ impl Responder {
         let mut room = self.take_message();
         let mut transfer = None;
         let len = match self.first(now, origin, message, &mut row) {
-            First::Refused(refusal) => refuse(message, refusal, &mut room),
+            First::Refused(refusal) => refuse(message, refusal, &mut room, &self.stats),
             First::Query(query, route, probe) => {
                 let folded = &row[..query.qname.len()];
                 let asking = Asking {
@@ -617,15 +617,19 @@ fn plan<'z>(now: &Now<'z>, route: Option<Route>) -> Option<&'z Plan> {
 }
 
 /// The short reply to what is no query that could be answered; 0 for none at all.
-fn refuse(packet: &[u8], refusal: Refusal, room: &mut [u8]) -> usize {
+fn refuse(packet: &[u8], refusal: Refusal, room: &mut [u8], stats: &WorkerStats) -> usize {
     let (rcode, question_len, has_opt) = match refusal {
-        Refusal::Ignore => return 0,
+        Refusal::Ignore => {
+            stats.ignored.add(1);
+            return 0;
+        }
         Refusal::NotImplemented => (Rcode::NOTIMP, 0, carries_opt(packet)),
         Refusal::FormErr { question_len, has_opt } => (Rcode::FORMERR, question_len, has_opt),
     };
     let [id_high, id_low, high, low, ..] = *packet else {
         return 0;
     };
+    stats.refused.add(1);
     let theirs = Flags(u16::from_be_bytes([high, low]));
     let opcode = if rcode == Rcode::NOTIMP {
         theirs.opcode()

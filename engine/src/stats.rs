@@ -234,6 +234,10 @@ pub struct WorkerStats {
     pub tls_handshakes: Counter,
     /// TLS handshakes that began and broke, were given up or took too long.
     pub tls_handshakes_failed: Counter,
+    /// Messages that get no reply: shorter than a header, or replies themselves.
+    pub ignored: Counter,
+    /// Messages that no plan saw: answered with FORMERR or NOTIMP.
+    pub refused: Counter,
     /// Effects that found their queue full.
     pub effects_dropped: Counter,
 }

@@ -7,7 +7,9 @@ mod certificates; // the binary over certificates that change
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs
 mod hostile; // the binary among clients that mean it ill
 mod instructions; // what an answer costs, counted by callgrind
+mod kernel; // what a kernel denies, takes away or gives later
 mod limits; // every limit of the engine, at it and past it
+mod mutated; // mutated queries against the running server
 mod oracle; // the engine against the naive resolvers, on random data
 mod packaging; // what `make install` puts where, and the unit of systemd
 mod ports; // both back ends against the contract of a port

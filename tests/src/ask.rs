@@ -1,7 +1,7 @@
 //! Questions out, replies in: packets by another DNS code base, plain blocking sockets.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
@@ -145,7 +145,11 @@ pub fn exchange_all(
 }
 
 fn datagram(packet: &[u8], to: SocketAddr, from: Option<IpAddr>, timeout: Duration) -> std::io::Result<Vec<u8>> {
-    let from = from.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let any = match to {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    let from = from.unwrap_or(any);
     let socket = UdpSocket::bind((from, 0))?;
     // A connected socket takes replies from the address that was asked, and from no other.
     socket.connect(to)?;

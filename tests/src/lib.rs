@@ -10,6 +10,7 @@
 //! tls       a client of DNS over TLS
 //! oracle    naive resolvers                 seed      numbers by seed
 //! served    the same with several server blocks and streams
+//! netns     a network of a test's own  mutation  messages that are nearly queries
 //! folding   a zone of etcd as the control plane folds it
 //! sim       network, etcd and clock by seed, around the real worker
 //! ```
@@ -22,6 +23,8 @@ pub mod contract;
 pub mod etcd;
 pub mod expect;
 pub mod folding;
+pub mod mutation;
+pub mod netns;
 pub mod nodens;
 pub mod oracle;
 pub mod page;

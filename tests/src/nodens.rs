@@ -1,6 +1,10 @@
 //! The server under test as a process that can be asked.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::Permissions;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -72,11 +76,24 @@ impl Nodens {
     /// # Panics
     /// It is not built or does not start; the message has its output.
     pub fn start_with(corefile: &str, args: &[&str]) -> Self {
+        Self::start_behind(&[], corefile, args)
+    }
+
+    /// Starts it with these arguments behind the words of a program that runs another, as `prlimit --nofile=40`.
+    ///
+    /// # Panics
+    /// It is not built or does not start; the message has its output.
+    pub fn start_behind(words: &[&str], corefile: &str, args: &[&str]) -> Self {
         let world = World::new().expect("a folder");
+        // For servers that another user runs.
+        std::fs::set_permissions(world.folder(), Permissions::from_mode(0o755)).expect("a folder of our own");
         world.write("Corefile", Some(corefile)).expect("a file");
-        let mut command = Command::new(nodens().unwrap_or_else(|error| panic!("{error}")));
+        let binary = nodens().unwrap_or_else(|error| panic!("{error}"));
+        let mut words = words.iter().map(OsStr::new).chain([binary.as_os_str()]);
+        let mut command = Command::new(words.next().expect("at least the binary"));
         command
             .current_dir(world.folder())
+            .args(words)
             .args(args)
             .args(["-conf", "Corefile"]);
         let process = Process::start(&mut command, world.folder().join("log")).expect("the server starts");
@@ -121,10 +138,19 @@ impl Nodens {
     /// # Panics
     /// The reply is no DNS message.
     pub fn ask_over(&self, text: &str, way: Way<'_>) -> Reply {
+        self.ask_at(Ipv4Addr::LOCALHOST.into(), text, way)
+    }
+
+    /// Asks `NAME TYPE` at another address than that of loopback.
+    ///
+    /// # Panics
+    /// The reply is no DNS message.
+    pub fn ask_at(&self, address: IpAddr, text: &str, way: Way<'_>) -> Reply {
         let packet = question(text)
             .and_then(|m| m.to_vec().map_err(|e| e.to_string()))
             .expect("a question");
-        let Some(wire) = exchange(&packet, self.address("PORT"), None, way, REPLY_WITHIN) else {
+        let to = SocketAddr::new(address, self.world.port("PORT"));
+        let Some(wire) = exchange(&packet, to, None, way, REPLY_WITHIN) else {
             return Reply::none();
         };
         let message = Message::from_vec(&wire).expect("a DNS message");
@@ -163,9 +189,30 @@ impl Nodens {
     /// # Panics
     /// The page does not come.
     pub fn metric(&self, name: &str) -> f64 {
-        let (status, text) =
-            ask::get(self.address("METRICS"), "/metrics", Duration::from_secs(5)).expect("the metrics page");
-        assert_eq!(status, 200, "{text}");
-        page::total(&text, name)
+        page::total(&self.metrics(), name)
+    }
+
+    /// The sum of a metric's series with this label.
+    ///
+    /// # Panics
+    /// The page does not come.
+    pub fn metric_with(&self, name: &str, label: &str, value: &str) -> f64 {
+        let labels = BTreeMap::from([(label.to_owned(), value.to_owned())]);
+        page::sum(&page::parse(&self.metrics()), name, &labels)
+    }
+
+    /// The page; its listener opens a moment after those of DNS.
+    fn metrics(&self) -> String {
+        let end = Instant::now() + Duration::from_secs(5);
+        loop {
+            match ask::get(self.address("METRICS"), "/metrics", Duration::from_secs(5)) {
+                Ok((status, text)) => {
+                    assert_eq!(status, 200, "{text}");
+                    return text;
+                }
+                Err(error) => assert!(Instant::now() < end, "the metrics page: {error}"),
+            }
+            sleep(Duration::from_millis(10));
+        }
     }
 }

@@ -14,7 +14,7 @@ mod http;
 mod metrics;
 mod process;
 mod ready;
-mod text;
+pub(crate) mod text;
 
 pub use health::{HealthMetrics, SelfCheck, serve_health};
 pub use http::{CONNECTIONS_MAX, HttpMetrics, bind, same_address};

@@ -7,24 +7,24 @@ use std::fmt::{Arguments, Display, Write};
 
 /// What the type line says of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Counter,
     Gauge,
     Histogram,
 }
 
 /// Names with their values; every series of a metric must have the same names.
-pub(super) type Labels<'a> = &'a [(&'static str, &'a str)];
+pub(crate) type Labels<'a> = &'a [(&'static str, &'a str)];
 
 /// A page being written.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(crate) struct Page {
     text: String,
 }
 
 impl Page {
     /// Begins a metric. One that gets no series leaves no line.
-    pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
+    pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
         Family {
             text: &mut self.text,
             name,
@@ -35,19 +35,19 @@ impl Page {
     }
 
     /// A metric of one series without labels.
-    pub(super) fn single(&mut self, name: &'static str, kind: Kind, help: &'static str, value: impl Display) {
+    pub(crate) fn single(&mut self, name: &'static str, kind: Kind, help: &'static str, value: impl Display) {
         self.family(name, kind, help).sample(&[], value);
     }
 
     /// The page.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.text
     }
 }
 
 /// One metric and its series.
 #[derive(Debug)]
-pub(super) struct Family<'a> {
+pub(crate) struct Family<'a> {
     text: &'a mut String,
     name: &'static str,
     kind: Kind,
@@ -57,13 +57,13 @@ pub(super) struct Family<'a> {
 
 impl Family<'_> {
     /// One series.
-    pub(super) fn sample(&mut self, labels: Labels<'_>, value: impl Display) {
+    pub(crate) fn sample(&mut self, labels: Labels<'_>, value: impl Display) {
         self.begin();
         self.line("", labels, None, value);
     }
 
     /// One series of a histogram: the counts by upper bound, the last one without, each value in one of them alone.
-    pub(super) fn histogram(
+    pub(crate) fn histogram(
         &mut self,
         labels: Labels<'_>,
         bounds: impl IntoIterator<Item = f64>,

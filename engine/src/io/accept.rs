@@ -134,7 +134,7 @@ impl Acceptors {
                         break;
                     }
                     Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                        counters.cells.accept_errors.add(1);
+                        counters.cells.accepts_starved.add(1);
                         self.resume_at = Some(now().after(ACCEPT_REST));
                         return;
                     }

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crossbeam::utils::CachePadded;
 
-use super::ListenerId;
+use super::{ListenerId, PortKind, UringDenied};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -53,6 +53,8 @@ counters! {
     accepts,
     /// Failures to accept, most often for want of file descriptors.
     accept_errors,
+    /// Times that accepting rested, since there was no file descriptor or memory for a connection.
+    accepts_starved,
     /// Connections closed because their client did not read what it asked for.
     streams_overrun,
     /// Connections that ended with an error.
@@ -81,6 +83,16 @@ pub struct Counters {
     pub(super) cells: CachePadded<Cells>,
     // Locked when a port opens or closes and when somebody reads the drops; never while packets are served.
     sockets: Mutex<Vec<Drops>>,
+    pub(super) way: OnceLock<Way>,
+}
+
+/// The way to the kernel that a port took.
+#[derive(Debug)]
+pub struct Way {
+    /// Not [`PortKind::Auto`].
+    pub kind: PortKind,
+    /// Why it is not io_uring, if that was tried.
+    pub denied: Option<UringDenied>,
 }
 
 /// The kernel's drop counter of one UDP socket: 32 bits that wrap, read only when somebody asks.
@@ -103,6 +115,12 @@ impl Counters {
     #[must_use]
     pub fn read(&self) -> CounterValues {
         self.cells.read()
+    }
+
+    /// The way that the port took; none before it is open.
+    #[must_use]
+    pub fn way(&self) -> Option<&Way> {
+        self.way.get()
     }
 
     /// Datagrams that the kernel dropped for want of room in the socket, by listener. Costs a system call a socket.

@@ -37,14 +37,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 pub use clock::{now, read_clock};
-pub use counters::{CounterValues, Counters};
+pub use counters::{CounterValues, Counters, Way};
 pub use interface::{interface_addresses, local_addresses};
 pub use mmsg::MmsgPort;
 pub use nss::look_up_without_modules;
 pub use open::{AnyPort, ListenerSockets, PortKind, open};
 pub use peer::Peer;
 pub use ring::UringDenied;
-pub use socket::{BindError, Transport, bind_tcp, bind_udp, probe_taken, wildcard};
+pub use socket::{BindError, Transport, bind_tcp, bind_udp, is_local, probe_taken, wildcard};
 pub use uring::{UringPort, probe_uring};
 pub use waker::Waker;
 

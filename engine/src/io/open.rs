@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use socket2::Socket;
 
+use super::counters::Way;
 use super::watched::Watched;
 use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, Sockets, UringPort, Waker};
 use crate::time::Instant;
@@ -44,14 +45,19 @@ pub fn open(
     counters: &Arc<Counters>,
 ) -> io::Result<AnyPort> {
     let watched = Watched::new(waker, counters)?;
-    if kind != PortKind::Mmsg {
-        match UringPort::ring() {
-            Ok(ring) => return UringPort::open(ring, watched, sockets, counters).map(AnyPort::Uring),
-            Err(denied) if kind == PortKind::Uring => return Err(io::Error::other(denied)),
-            Err(_) => {}
+    let mut denied = None;
+    let port = match (kind != PortKind::Mmsg).then(UringPort::ring) {
+        Some(Ok(ring)) => UringPort::open(ring, watched, sockets, counters).map(AnyPort::Uring)?,
+        Some(Err(denied)) if kind == PortKind::Uring => return Err(io::Error::other(denied)),
+        ring => {
+            denied = ring.and_then(Result::err);
+            MmsgPort::open(watched, sockets, counters).map(AnyPort::Mmsg)?
         }
-    }
-    MmsgPort::open(watched, sockets, counters).map(AnyPort::Mmsg)
+    };
+    let kind = port.kind();
+    // Counters that several ports share, as tests do, keep the first.
+    let _ = counters.way.set(Way { kind, denied });
+    Ok(port)
 }
 
 /// A port of any kind; one jump a call, none a datagram.

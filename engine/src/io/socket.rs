@@ -72,9 +72,6 @@ impl fmt::Display for BindError {
                      {free} on"
                 )
             }
-            Some(Errno::ADDRNOTAVAIL) => {
-                f.write_str("no interface of this host has that address: add it to one, or correct the address")
-            }
             Some(Errno::AFNOSUPPORT) => f.write_str("this host has no IPv6: use IPv4 addresses only"),
             Some(Errno::MFILE | Errno::NFILE) => {
                 f.write_str("no file descriptor left: raise the limit of open files (`ulimit -n`)")
@@ -145,6 +142,15 @@ pub fn bind_tcp(address: SocketAddr) -> Result<Socket, BindError> {
     })
 }
 
+/// Whether the host has that address now. What is bound to one that it does not have yet is served from the moment it
+/// comes.
+#[must_use]
+pub fn is_local(mut address: SocketAddr) -> bool {
+    address.set_port(0);
+    let bind = || Socket::new(Domain::for_address(address), Type::DGRAM, None)?.bind(&SockAddr::from(address));
+    bind().is_ok()
+}
+
 /// Proves that no other process listens on an address. Sockets of a group would share it with them without any error,
 /// and the kernel would split the clients between the two.
 ///
@@ -168,16 +174,21 @@ pub fn probe_taken(address: SocketAddr, transport: Transport) -> Result<(), Bind
     })
 }
 
-/// The address for "everywhere": both families in one socket, or IPv4 alone on a host that has no IPv6, which is told
-/// with a notice to show once.
+/// The address for "everywhere": both families in one socket, or IPv4 alone where the kernel has no IPv6. A host without
+/// it is told with a notice to show once.
 #[must_use]
 pub fn wildcard() -> (IpAddr, Option<&'static str>) {
+    // The kernel leaves it empty while IPv6 is disabled on every interface.
+    let has_addresses = fs::read_to_string("/proc/net/if_inet6").is_ok_and(|list| !list.is_empty());
     match Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP)) {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => (
             IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             Some("this host has no IPv6; listening on IPv4 alone"),
         ),
-        _ => (IpAddr::V6(Ipv6Addr::UNSPECIFIED), None),
+        _ => (
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            (!has_addresses).then_some("this host has no IPv6 address; answering over IPv4 alone until it has one"),
+        ),
     }
 }
 
@@ -189,6 +200,11 @@ fn open(address: SocketAddr, transport: Transport) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), kind.nonblocking(), Some(protocol))?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    // An address that comes later must not hold up the others.
+    match address {
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => socket.set_freebind_v6(true)?,
     }
     Ok(socket)
 }
@@ -299,9 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_nobody_says_so() {
-        let error = bind_udp("198.51.100.77:5353".parse().unwrap()).unwrap_err();
-        assert!(error.to_string().contains("no interface of this host"), "{error}");
+    fn an_address_that_is_not_there_yet_can_be_bound() {
+        let later: SocketAddr = "198.51.100.77:5353".parse().unwrap();
+        assert!(!is_local(later) && is_local(local(5353)));
+        probe_taken(later, Transport::Tcp).unwrap();
+        let _held = (bind_udp(later).unwrap(), bind_tcp(later).unwrap());
+        probe_taken(later, Transport::Udp).unwrap_err();
+    }
+
+    #[test]
+    fn a_link_local_address_needs_its_interface() {
         let error = bind_tcp("[fe80::77]:5353".parse().unwrap()).unwrap_err();
         assert!(error.to_string().contains("%eth0"), "{error}");
     }

@@ -524,6 +524,46 @@ mod tests {
     }
 
     #[test]
+    fn a_full_completion_queue_loses_nothing() {
+        if let Err(denied) = probe_uring() {
+            println!("skipped: {denied}");
+            return;
+        }
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let udp = bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
+        client.connect(udp.local_addr().unwrap().as_socket().unwrap()).unwrap();
+        let counters = Arc::new(Counters::new());
+        let socket = ListenerSockets {
+            listener: ListenerId(0),
+            udp: Some(udp),
+            tcp: None,
+        };
+        let mut port = opened(vec![socket], &counters).unwrap();
+        let mut seen = Count(0);
+        port.serve(&mut seen).unwrap();
+        client.send(b"query").unwrap();
+        // Each of them says that the epoll set has events, which costs a look and no more.
+        let room = usize::from(BUFFERS_LEN[0]) * 4;
+        for _ in 0..2 * room {
+            let entry = opcode::Nop::new().build().user_data(WATCH);
+            // SAFETY: it points to nothing.
+            unsafe { port.ring.push(&entry) }.unwrap();
+        }
+        for _ in 0..10 {
+            port.wait(Some(crate::io::now())).unwrap();
+            port.serve(&mut seen).unwrap();
+        }
+        assert!(counters.read().completions_overflowed > 0, "{:?}", counters.read());
+        for sent in 1..=50 {
+            assert_eq!(seen.0, sent);
+            client.send(b"query").unwrap();
+            port.wait(Some(crate::io::now().after(std::time::Duration::from_secs(5))))
+                .unwrap();
+            port.serve(&mut seen).unwrap();
+        }
+    }
+
+    #[test]
     fn receives_that_ran_out_of_buffers_go_on() {
         if let Err(denied) = probe_uring() {
             println!("skipped: {denied}");

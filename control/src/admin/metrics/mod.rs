@@ -22,6 +22,7 @@ use super::health::HealthMetrics;
 use super::http::{self, HttpMetrics};
 use super::process;
 use super::text::{Kind, Page};
+use crate::facts::Facts;
 
 mod queries;
 
@@ -55,6 +56,8 @@ pub struct Metrics {
     pub http: Arc<HttpMetrics>,
     /// Of changes of the configuration.
     pub reload: ReloadMetrics,
+    /// What the kernel gave and denied.
+    pub facts: Arc<Facts>,
 }
 
 /// What was tried of new configurations. One writer.
@@ -172,6 +175,7 @@ impl Metrics {
         etcd(&shown, &mut page);
         self.workers(&shown, &mut page);
         self.ports(&shown, &mut page);
+        self.facts.show(&mut page);
         self.endpoints(&mut page);
         process::show(&mut page);
         page.finish()
@@ -274,6 +278,16 @@ impl Metrics {
             "nodens_streams_limited_total",
             "Connections refused or closed because there were too many.",
             |worker| worker.streams_limited.get(),
+        );
+        single(
+            "nodens_messages_ignored_total",
+            "Messages without a reply: shorter than a header, or replies themselves.",
+            |worker| worker.ignored.get(),
+        );
+        single(
+            "nodens_messages_refused_total",
+            "Messages that no server block saw: answered with FORMERR or NOTIMP.",
+            |worker| worker.refused.get(),
         );
         single(
             "nodens_transfers_total",
@@ -387,7 +401,7 @@ fn etcd(shown: &Shown, page: &mut Page) {
 type PortCounter = fn(CounterValues) -> u64;
 
 /// Sums over the workers' ports.
-const PORT_COUNTERS: [(&str, &str, PortCounter); 13] = [
+const PORT_COUNTERS: [(&str, &str, PortCounter); 14] = [
     (
         "nodens_port_waits_total",
         "Times a worker asked the kernel to wait.",
@@ -433,6 +447,11 @@ const PORT_COUNTERS: [(&str, &str, PortCounter); 13] = [
     ("nodens_stream_accept_errors_total", "Failures to accept.", |port| {
         port.accept_errors
     }),
+    (
+        "nodens_stream_accepts_starved_total",
+        "Times that accepting rested for want of file descriptors or memory.",
+        |port| port.accepts_starved,
+    ),
     (
         "nodens_streams_overrun_total",
         "Connections closed because their client did not read what it asked for.",
