@@ -151,10 +151,20 @@ fn the_filter_of_the_unit_lets_the_server_work() {
         answers(&server);
         let log = server.process().log();
         assert!(!log.contains("WARNING") && !log.contains("seccomp"), "{log}");
+        while !hears_term(&mut server) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         server.process().signal(Signal::TERM).unwrap();
         let status = server.process().wait(Duration::from_secs(5)).expect("it ends");
         assert_eq!(status.code(), Some(0));
     }
+}
+
+/// Whether it has a handler for SIGTERM; it answers before.
+fn hears_term(server: &mut Nodens) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.process().id())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & (1 << (Signal::TERM.as_raw() - 1)) != 0
 }
 
 /// The calls of a group of systemd's, or the one of that name.
