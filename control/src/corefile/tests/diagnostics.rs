@@ -70,6 +70,59 @@ fn every_error_says_how_to_mend_it() {
 }
 
 #[test]
+fn ten_mistakes_in_three_files_are_ten_errors_with_a_help() {
+    let world = Memory::new(
+        "import parts/snippets
+cedar.example {
+    import common
+    whoam
+}
+oak..example {
+    file
+    log {
+        class denail
+    }
+    view v {
+        expr clientip() == '192.0.2.1'
+    }
+}
+import parts/more
+import parts/none
+",
+    );
+    let world = world
+        .file(
+            "parts/snippets",
+            "(common) {\n    errors {\n        stacktrce\n    }\n}\n",
+        )
+        .file(
+            "parts/more",
+            "elm.example {\n    hosts {\n        ttl 0\n    }\n    loadbalance fastest\n}\nelm.example\n",
+        );
+    let refused = world.load().unwrap_err();
+    let places: Vec<String> = refused
+        .errors
+        .iter()
+        .map(|error| refused.sources.place(error.span.unwrap()))
+        .collect();
+    let expected = [
+        "Corefile:4",
+        "Corefile:6",
+        "Corefile:7",
+        "Corefile:9",
+        "Corefile:12",
+        "Corefile:16",
+        "/etc/parts/snippets:3",
+        "/etc/parts/more:3",
+        "/etc/parts/more:5",
+        "/etc/parts/more:7",
+    ];
+    assert_eq!(places, expected, "{}", refused.render(Colour::Off));
+    let drawn = refused.render(Colour::Off);
+    assert_eq!(drawn.matches("= help: ").count(), expected.len(), "{drawn}");
+}
+
+#[test]
 fn many_errors_are_cut() {
     let world = Memory::new(&format!(". {{\n{}}}\n", "nope\n".repeat(250)));
     let refused = world.load().unwrap_err();
