@@ -8,6 +8,7 @@ mod etcd; // the binary over a real etcd: changes, outages, what a query costs
 mod hostile; // the binary among clients that mean it ill
 mod instructions; // what an answer costs, counted by callgrind
 mod kernel; // what a kernel denies, takes away or gives later
+mod knot; // zones from and to another server
 mod limits; // every limit of the engine, at it and past it
 mod mutated; // mutated queries against the running server
 mod oracle; // the engine against the naive resolvers, on random data

@@ -146,20 +146,7 @@ impl Nodens {
     /// # Panics
     /// The reply is no DNS message.
     pub fn ask_at(&self, address: IpAddr, text: &str, way: Way<'_>) -> Reply {
-        let packet = question(text)
-            .and_then(|m| m.to_vec().map_err(|e| e.to_string()))
-            .expect("a question");
-        let to = SocketAddr::new(address, self.world.port("PORT"));
-        let Some(wire) = exchange(&packet, to, None, way, REPLY_WITHIN) else {
-            return Reply::none();
-        };
-        let message = Message::from_vec(&wire).expect("a DNS message");
-        Reply {
-            rcode: rcode_text(u16::from(message.metadata.response_code)),
-            truncated: message.metadata.truncation,
-            answers: message.answers.iter().map(line_of).collect(),
-            len: wire.len(),
-        }
+        reply_of(SocketAddr::new(address, self.world.port("PORT")), text, way)
     }
 
     /// Asks again until the reply is right; how long that took.
@@ -167,9 +154,23 @@ impl Nodens {
     /// # Panics
     /// It is not right in time.
     pub fn wait_for(&self, text: &str, limit: Duration, right: impl Fn(&Reply) -> bool) -> Duration {
+        self.wait_for_at(self.address("PORT"), text, limit, right)
+    }
+
+    /// The same of another server, which hangs on this one.
+    ///
+    /// # Panics
+    /// It is not right in time.
+    pub fn wait_for_at(
+        &self,
+        server: SocketAddr,
+        text: &str,
+        limit: Duration,
+        right: impl Fn(&Reply) -> bool,
+    ) -> Duration {
         let begun = Instant::now();
         loop {
-            let reply = self.ask(text);
+            let reply = reply_of(server, text, Way::Udp);
             if right(&reply) {
                 return begun.elapsed();
             }
@@ -214,5 +215,21 @@ impl Nodens {
             }
             sleep(Duration::from_millis(10));
         }
+    }
+}
+
+fn reply_of(server: SocketAddr, text: &str, way: Way<'_>) -> Reply {
+    let packet = question(text)
+        .and_then(|m| m.to_vec().map_err(|e| e.to_string()))
+        .expect("a question");
+    let Some(wire) = exchange(&packet, server, None, way, REPLY_WITHIN) else {
+        return Reply::none();
+    };
+    let message = Message::from_vec(&wire).expect("a DNS message");
+    Reply {
+        rcode: rcode_text(u16::from(message.metadata.response_code)),
+        truncated: message.metadata.truncation,
+        answers: message.answers.iter().map(line_of).collect(),
+        len: wire.len(),
     }
 }

@@ -1,0 +1,116 @@
+//! Another server as primary and as secondary: zones go both ways, and NOTIFY with them.
+
+use std::process::Command;
+use std::time::Duration;
+
+use nodens_tests::nodens::Nodens;
+use nodens_tests::process::{Process, signal_named};
+use nodens_tests::world::World;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const ZONE: &str = "$TTL 60
+@ SOA ns1 admin SERIAL 3600 5 86400 45
+@ NS ns1
+ns1 A 127.0.0.1
+www A ADDRESS
+srv SRV 1 2 80 www
+text TXT \"a b\" \"c\"
+web HTTPS 1 . alpn=h2
+deep.w.x A 192.0.2.7
+";
+
+fn zone(serial: u32) -> String {
+    ZONE.replace("SERIAL", &serial.to_string())
+        .replace("ADDRESS", &format!("192.0.2.{serial}"))
+}
+
+/// It serves `knot.example` from a file and `back.example` from us, with `{DNS}` as our port and `{KNOT}` as its own.
+fn knot(world: &World) -> Option<Process> {
+    let config = "server:
+    listen: 127.0.0.1@{KNOT}
+    rundir: {DIR}
+database:
+    storage: {DIR}
+acl:
+  - id: all
+    action: [transfer, notify]
+remote:
+  - id: nodens
+    address: 127.0.0.1@{DNS}
+zone:
+  - domain: knot.example
+    file: {DIR}/knot.zone
+    zonefile-sync: -1
+    acl: all
+    notify: nodens
+  - domain: back.example
+    storage: {DIR}
+    master: nodens
+    acl: all
+";
+    world.write("knot.conf", Some(config)).expect("a file");
+    world.write("knot.zone", Some(&zone(1))).expect("a file");
+    let mut command = Command::new("knotd");
+    command.arg("-c").arg(world.folder().join("knot.conf"));
+    Process::start(&mut command, world.folder().join("knot.log")).ok()
+}
+
+#[test]
+fn zones_go_both_ways() {
+    let mut world = World::new().expect("a folder");
+    world.set("DIR", world.folder().display().to_string());
+    world.write("back.zone", Some(&zone(1))).expect("a file");
+    let corefile = "knot.example:{PORT} {
+    secondary {
+        transfer from 127.0.0.1:{KNOT}
+    }
+}
+back.example:{PORT} {
+    file {BACK} {
+        reload 1s
+    }
+    transfer {
+        to 127.0.0.1:{KNOT}
+    }
+}
+knot.example:{ITS} {
+    secondary {
+        transfer from 127.0.0.1:{NOBODY} 127.0.0.1:{KNOT}
+    }
+}
+";
+    let back = world.folder().join("back.zone");
+    let corefile = corefile
+        .replace("{KNOT}", &world.port("KNOT").to_string())
+        .replace("{BACK}", &back.display().to_string());
+    let nodens = Nodens::start(&corefile);
+    world.set("DNS", nodens.address("PORT").port().to_string());
+    let Some(mut knot) = knot(&world) else {
+        return println!("skipped: knotd is not installed (apt-get install knot)");
+    };
+
+    let shows = |name: &str, address: &str| {
+        nodens.wait_for(name, LIMIT, |reply| reply.values() == [address]);
+    };
+    shows("www.knot.example. A", "192.0.2.1");
+    shows("deep.w.x.knot.example. A", "192.0.2.7");
+    assert_eq!(
+        nodens.ask("x.knot.example. A").rcode,
+        "NOERROR",
+        "an empty non-terminal"
+    );
+    assert_eq!(nodens.ask("srv.knot.example. SRV").values(), ["www.knot.example."]);
+    // REFRESH is an hour: what shows now was notified.
+    world.write("knot.zone", Some(&zone(2))).expect("a file");
+    knot.signal(signal_named("HUP").expect("a signal")).expect("it runs");
+    shows("www.knot.example. A", "192.0.2.2");
+
+    let served = |address: &str| {
+        let at = (std::net::Ipv4Addr::LOCALHOST, world.port("KNOT")).into();
+        nodens.wait_for_at(at, "www.back.example. A", LIMIT, |reply| reply.values() == [address]);
+    };
+    served("192.0.2.1");
+    std::fs::write(&back, zone(2)).expect("a file");
+    served("192.0.2.2");
+    knot.stop();
+}
