@@ -7,16 +7,31 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nodens_engine::plan::ZoneMap;
+use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{RecordZone, Zone};
 use nodens_sources::zonefile::{ZoneFile, ZoneFileError};
 use nodens_wire::NameBuf;
 use tokio::sync::Notify;
 
-use crate::compile::{AutoSource, notify};
+use crate::corefile::settings;
 use crate::files::{FILE_BYTES_MAX, Stamp, pause, read, zone_of};
+use crate::notify;
 use crate::output;
 use crate::publish::Publisher;
+
+/// An `auto` stanza.
+#[derive(Clone, Debug)]
+pub struct AutoSource {
+    /// Where its zones are published.
+    pub id: ZoneId,
+    /// The stanza.
+    pub settings: settings::Auto,
+    /// Where it says which zones it has found.
+    pub names: Arc<AutoNames>,
+    /// Who is told of new versions.
+    pub transfer: Vec<settings::Transfer>,
+}
 
 /// The names of the zones that an `auto` stanza has found: counters carry them.
 #[derive(Debug)]
@@ -133,7 +148,7 @@ impl AutoZones {
 
     fn notify(&self) {
         for loaded in self.zones.values() {
-            if let Some(notify) = notify(&self.source.transfer, &loaded.name) {
+            if let Some(notify) = notify::Notify::of(&self.source.transfer, &loaded.name) {
                 notify.send();
             }
         }

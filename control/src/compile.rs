@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
 
-use nodens_engine::io::{ListenerId, Transport, interface_addresses, wildcard};
+use nodens_engine::io::{ListenerId, Transport};
 use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
@@ -19,15 +19,16 @@ use nodens_sources::tls::Tls;
 use nodens_sources::{etcd, secondary};
 use nodens_wire::NameBuf;
 
+use crate::addresses;
 use crate::admin::{PluginEnabled, SeriesLabels};
-use crate::auto::AutoNames;
+use crate::auto::AutoSource;
 use crate::certificates::Certificates;
-use crate::corefile::settings::{self, BindPlace, BindTarget, Corefile, Key, QueriesMax, Scheme, ServerBlock};
+use crate::corefile::settings::{self, Corefile, Key, QueriesMax, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
 use crate::plugins;
-use crate::secondary::Notified;
+use crate::secondary::SecondarySource;
 use crate::steps;
 
 /// A configuration, ready to be started.
@@ -106,32 +107,6 @@ pub struct FileSource {
     pub notify: Option<Notify>,
 }
 
-/// An `auto` stanza.
-#[derive(Clone, Debug)]
-pub struct AutoSource {
-    /// Where its zones are published.
-    pub id: ZoneId,
-    /// The stanza.
-    pub settings: settings::Auto,
-    /// Where it says which zones it has found.
-    pub names: Arc<AutoNames>,
-    /// Who is told of new versions.
-    pub transfer: Vec<settings::Transfer>,
-}
-
-/// A zone of a `secondary` stanza.
-#[derive(Clone, Debug)]
-pub struct SecondarySource {
-    /// Where it is published.
-    pub id: ZoneId,
-    /// The zone and its primaries.
-    pub settings: secondary::Settings,
-    /// Told by workers that a primary has a new version.
-    pub notified: Arc<Notified>,
-    /// Who is told then.
-    pub notify: Option<Notify>,
-}
-
 /// A `loadbalance weighted`.
 #[derive(Clone, Debug)]
 pub struct WeightsSource {
@@ -192,20 +167,13 @@ struct Compiler<'a> {
     errors: Vec<Diagnostic>,
 }
 
-/// Where a block listens: the address, and whether it was asked for by `bind`.
-struct Place {
-    address: IpAddr,
-    scope: u32,
-    is_bound: bool,
-}
-
 impl Compiler<'_> {
     fn block(&mut self, block: &ServerBlock) {
         let plan = self.plan(block);
         let plan_at = self.out.config.plans.len() as u32;
         let plugins = plugins::of(block);
         self.out.config.plans.push(plan);
-        let places = self.places(block);
+        let places = addresses::places(block, &mut self.out.notices, &mut self.errors);
         let tls = block.tls.as_ref().and_then(|tls| self.tls(tls));
         let acl_zones = steps::acl_zones(block);
         let mut acl_counters = Vec::new();
@@ -396,75 +364,6 @@ impl Compiler<'_> {
         Some(id)
     }
 
-    fn places(&mut self, block: &ServerBlock) -> Vec<Place> {
-        if block.bind.is_empty() {
-            let (address, notice) = wildcard();
-            if let Some(notice) = notice
-                .map(str::to_owned)
-                .filter(|notice| !self.out.notices.contains(notice))
-            {
-                self.out.notices.push(notice);
-            }
-            return vec![Place {
-                address,
-                scope: 0,
-                is_bound: false,
-            }];
-        }
-        let mut places: Vec<Place> = Vec::new();
-        for bind in &block.bind {
-            let except: Vec<SocketAddr> = bind.except.iter().flat_map(|target| self.addresses(target)).collect();
-            let include: Vec<SocketAddr> = bind.include.iter().flat_map(|target| self.addresses(target)).collect();
-            for socket in include {
-                let scope = if let SocketAddr::V6(socket) = socket {
-                    socket.scope_id()
-                } else {
-                    0
-                };
-                let is_known = places
-                    .iter()
-                    .any(|place| place.address == socket.ip() && place.scope == scope);
-                if !except.contains(&socket) && !is_known {
-                    places.push(Place {
-                        address: socket.ip(),
-                        scope,
-                        is_bound: true,
-                    });
-                }
-            }
-        }
-        places
-    }
-
-    /// The addresses of a word of `bind`, with port 0.
-    fn addresses(&mut self, target: &BindTarget) -> Vec<SocketAddr> {
-        match &target.place {
-            BindPlace::Address(IpAddr::V6(address), Some(scope)) => {
-                let number = scope.parse().ok().or_else(|| {
-                    let own = interface_addresses(scope).ok().flatten()?;
-                    own.iter().find_map(|own| match own {
-                        SocketAddr::V6(own) if own.scope_id() != 0 => Some(own.scope_id()),
-                        _ => None,
-                    })
-                });
-                vec![SocketAddrV6::new(*address, 0, 0, number.unwrap_or_default()).into()]
-            }
-            BindPlace::Address(address, _) => vec![SocketAddr::from((*address, 0))],
-            BindPlace::Interface(name) => match interface_addresses(name) {
-                Ok(Some(addresses)) => addresses,
-                Ok(None) | Err(_) => {
-                    let text = format!("plugin/bind: not a valid IP address or interface name: \"{name}\"");
-                    self.errors.push(
-                        Diagnostic::error(target.span, text)
-                            .label("no address, and no interface of this host")
-                            .help("`ip address` lists the interfaces and addresses that can stand here"),
-                    );
-                    Vec::new()
-                }
-            },
-        }
-    }
-
     fn map<T>(&self) -> ZoneMap<T> {
         ZoneMap::new(self.hash.clone())
     }
@@ -531,7 +430,7 @@ impl Compiler<'_> {
             for file in &block.file {
                 for zone in &file.zones {
                     let mut made = None;
-                    let notify = notify(&block.transfer, zone);
+                    let notify = Notify::of(&block.transfer, zone);
                     zones.entry(zone, || *made.insert(self.file_zone(zone, file, notify.clone())));
                     if let Some(id) = made {
                         self.out.files.push(FileSource {
@@ -618,7 +517,7 @@ impl Compiler<'_> {
                     zone: zone.clone(),
                     primaries: stanza.primaries.clone(),
                 };
-                let notify = notify(&block.transfer, zone);
+                let notify = Notify::of(&block.transfer, zone);
                 let id = self
                     .numbers
                     .zones(SourceKey::Secondary(settings.clone(), notify.clone()), 1)[0];
@@ -732,24 +631,6 @@ impl Compiler<'_> {
             format: number,
         }
     }
-}
-
-/// Who is told of a new version of a zone: the servers of the stanza of `transfer` that decides for it.
-pub fn notify(transfer: &[settings::Transfer], zone: &NameBuf) -> Option<Notify> {
-    let holds = |own: &&NameBuf| zone.as_name().is_within(own.as_name());
-    let longest =
-        |stanza: &&settings::Transfer| stanza.zones.iter().filter(holds).map(|own| own.as_bytes().len()).max();
-    // Of equally long ones the first decides, and the last is what `max_by_key` would find.
-    let stanza = transfer
-        .iter()
-        .rev()
-        .filter(|stanza| longest(stanza).is_some())
-        .max_by_key(longest)?;
-    (!stanza.to.is_empty()).then(|| Notify {
-        zone: zone.clone(),
-        to: stanza.to.clone(),
-        source: stanza.source,
-    })
 }
 
 /// What a block says of connections counts for its listeners, the last block's word most.

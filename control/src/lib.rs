@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod admin;
 pub mod args;
 pub mod auto;

@@ -9,6 +9,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::corefile::settings::Transfer;
 use crate::output;
 use crate::random::random;
 
@@ -39,6 +40,23 @@ pub struct Notify {
 }
 
 impl Notify {
+    /// Who is told of a new version of a zone: the servers of the stanza of `transfer` that decides for it.
+    pub fn of(transfer: &[Transfer], zone: &NameBuf) -> Option<Self> {
+        let holds = |own: &&NameBuf| zone.as_name().is_within(own.as_name());
+        let longest = |stanza: &&Transfer| stanza.zones.iter().filter(holds).map(|own| own.as_bytes().len()).max();
+        // Of equally long ones the first decides, and the last is what `max_by_key` would find.
+        let stanza = transfer
+            .iter()
+            .rev()
+            .filter(|stanza| longest(stanza).is_some())
+            .max_by_key(longest)?;
+        (!stanza.to.is_empty()).then(|| Self {
+            zone: zone.clone(),
+            to: stanza.to.clone(),
+            source: stanza.source,
+        })
+    }
+
     /// Tells all of them, in the background. To be called inside the runtime.
     pub fn send(&self) {
         for &server in &self.to {

@@ -4,19 +4,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 
+use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{RecordZone, Zone};
 use nodens_sources::secondary::{self, Event};
 use tokio::sync::{Notify, mpsc};
 
-use crate::compile::SecondarySource;
 use crate::files::zone_of;
+use crate::notify;
 use crate::output;
 use crate::publish::Publisher;
 use crate::random::random;
 
 /// Versions that wait to be built.
 const EVENTS_MAX: usize = 1;
+
+/// A zone of a `secondary` stanza.
+#[derive(Clone, Debug)]
+pub struct SecondarySource {
+    /// Where it is published.
+    pub id: ZoneId,
+    /// The zone and its primaries.
+    pub settings: secondary::Settings,
+    /// Told by workers that a primary has a new version.
+    pub notified: Arc<Notified>,
+    /// Who is told then.
+    pub notify: Option<notify::Notify>,
+}
 
 /// What a worker wakes when a primary says that there is something new.
 #[derive(Debug, Default)]
@@ -69,7 +83,7 @@ pub async fn follow(source: SecondarySource, hash: NameHash, publisher: Arc<Publ
             publisher.zone(source.id, Zone::Records(zone));
             if is_new {
                 synced.store(true, Ordering::Release);
-                source.notify.iter().for_each(crate::notify::Notify::send);
+                source.notify.iter().for_each(notify::Notify::send);
             }
         }
     };

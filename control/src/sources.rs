@@ -18,14 +18,14 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{EtcdMetrics, HostsMetrics, Reporter};
-use crate::auto::AutoZones;
-use crate::compile::{AutoSource, Compiled, EtcdSource, FileSource, HostsSource, SecondarySource, WeightsSource};
+use crate::auto::{AutoSource, AutoZones};
+use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource, WeightsSource};
 use crate::corefile::Diagnostic;
 use crate::files::{FileZone, HostsFile};
 use crate::output;
 use crate::publish::Publisher;
 use crate::rebuild::{EtcdZone, Rebuild, start_serial};
-use crate::secondary;
+use crate::secondary::{self, SecondarySource};
 use crate::weights::WeightFile;
 
 /// Messages of an etcd source that wait to be applied.
