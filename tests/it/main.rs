@@ -17,6 +17,7 @@ mod ports; // both back ends against the contract of a port
 mod rebuild; // zones changed step by step against zones built anew
 mod sim; // network, etcd and clock by seed
 mod steps; // the steps before those with data, one by one
+mod tables; // tables of the documents against what they are made from
 mod tidy; // manifests, crate roots and the file tree
 mod tls; // DNS over TLS without sockets
 mod transfers; // whole zones over streams

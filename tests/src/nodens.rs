@@ -203,7 +203,10 @@ impl Nodens {
     }
 
     /// The page; its listener opens a moment after those of DNS.
-    fn metrics(&self) -> String {
+    ///
+    /// # Panics
+    /// It does not come.
+    pub fn metrics(&self) -> String {
         let end = Instant::now() + Duration::from_secs(5);
         loop {
             match ask::get(self.address("METRICS"), "/metrics", Duration::from_secs(5)) {
