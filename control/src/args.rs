@@ -99,6 +99,9 @@ pub struct Options {
     /// Print no zones and no version at the start
     #[arg(long)]
     pub quiet: bool,
+    /// Take the place of the nodens that listens on the same addresses, which then ends; nothing is lost
+    #[arg(long = "take-over")]
+    pub take_over: bool,
     /// How packets come and go: `auto` is io_uring where the kernel allows it, else recvmmsg
     #[arg(long, value_name = "BACKEND", value_enum, default_value_t = Io::Auto)]
     pub io: Io,

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use nodens_engine::io::{self as port, Counters, PortKind, Waker};
+use nodens_engine::io::{self as port, Counters, PortKind, SharedSocket, Waker};
 use nodens_engine::responder::Responder;
 use nodens_engine::snapshot::Published;
 use nodens_engine::stats::WorkerStats;
@@ -102,11 +102,30 @@ impl Crew {
         result
     }
 
+    /// Copies of the listening sockets of all workers.
+    ///
+    /// # Errors
+    /// A worker does not give them.
+    pub fn share(&self) -> io::Result<Vec<SharedSocket>> {
+        let (copies, all) = crossbeam::channel::unbounded();
+        self.tell(std::iter::repeat_with(|| Command::Share(copies.clone())))?;
+        Ok(all.try_iter().flatten().collect())
+    }
+
     /// Has all answer what stands in their sockets and streams, and ends them.
     pub fn drain(self) {
+        self.end(|| Command::Drain);
+    }
+
+    /// Has all leave their sockets to another process, and ends them.
+    pub fn release(self) {
+        self.end(|| Command::Release);
+    }
+
+    fn end(self, command: impl Fn() -> Command) {
         for worker in &self.workers {
             // One that has ended needs no end.
-            let _ = worker.boss.tell(Command::Drain);
+            let _ = worker.boss.tell(command());
         }
         for worker in self.workers {
             if worker.thread.join().is_err() {

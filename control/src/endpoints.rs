@@ -10,6 +10,7 @@ use crate::admin::{self, Metrics, Readiness, SelfCheck};
 use crate::corefile::Diagnostic;
 use crate::corefile::settings::{Corefile, HttpAddress};
 use crate::output;
+use crate::takeover::Inherited;
 
 /// What an endpoint serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ impl Endpoints {
     ///
     /// # Errors
     /// An address is taken, or cannot be bound.
-    pub fn bind(&self, corefile: &Corefile) -> Result<Next, Diagnostic> {
+    pub fn bind(&self, corefile: &Corefile, inherited: &mut Inherited) -> Result<Next, Diagnostic> {
         let mut next: Vec<Wanted> = Vec::new();
         for block in &corefile.blocks {
             let all = [
@@ -90,7 +91,7 @@ impl Endpoints {
                 if next.iter().any(is_there) {
                     continue;
                 }
-                let listener = self.listener(kind, address, &next)?;
+                let listener = self.listener(kind, address, &next, inherited)?;
                 next.push(Wanted {
                     kind,
                     address: address.clone(),
@@ -102,11 +103,20 @@ impl Endpoints {
     }
 
     /// The socket for an endpoint that is not served already.
-    fn listener(&self, kind: Kind, address: &HttpAddress, next: &[Wanted]) -> Result<Option<TcpListener>, Diagnostic> {
+    fn listener(
+        &self,
+        kind: Kind,
+        address: &HttpAddress,
+        next: &[Wanted],
+        inherited: &mut Inherited,
+    ) -> Result<Option<TcpListener>, Diagnostic> {
         let failed = |error: String| Diagnostic::setup(address.span, format!("plugin/{}: {error}", kind.as_str()));
         let mut same = self.0.iter().filter(|own| admin::same_address(&own.address, address));
         if same.clone().any(|own| own.kind == kind) {
             return Ok(None);
+        }
+        if let Some(listener) = inherited.http(address) {
+            return Ok(Some(listener));
         }
         let is_wanted = |other: &Wanted| admin::same_address(&other.address, address);
         match same.next() {
@@ -118,6 +128,13 @@ impl Endpoints {
                 .map_err(|error| failed(error.to_string())),
             _ => admin::bind(address).map(Some).map_err(failed),
         }
+    }
+
+    /// Copies of all sockets, for another process.
+    pub fn share(&self) -> std::io::Result<Vec<(HttpAddress, TcpListener)>> {
+        let all = self.0.iter();
+        all.map(|own| Ok((own.address.clone(), own.listener.try_clone()?)))
+            .collect()
     }
 
     /// Serves those of another configuration in place of these.

@@ -43,5 +43,6 @@ pub mod secondary;
 pub mod server;
 pub mod sources;
 pub mod steps;
+pub mod takeover;
 pub mod weights;
 pub mod workers;

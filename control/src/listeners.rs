@@ -6,6 +6,7 @@ use nodens_engine::io::{self as port, BindError, ListenerId, ListenerSockets, Tr
 
 use crate::compile::Address;
 use crate::corefile::{Diagnostic, Span};
+use crate::takeover::Inherited;
 
 /// Most addresses of the host that get a socket of their own beside a wildcard's.
 const OWN_ADDRESSES_MAX: usize = 16;
@@ -25,6 +26,11 @@ pub struct Place {
 impl Place {
     fn is(&self, other: &Self) -> bool {
         (self.listener, self.address) == (other.listener, other.address)
+    }
+
+    /// Where other processes meet this one.
+    pub fn is_named(&self) -> bool {
+        self.span.is_some()
     }
 
     /// Whether datagrams for one could come by the other.
@@ -85,13 +91,18 @@ pub struct Bound {
 ///
 /// # Errors
 /// An address is taken, or cannot be bound.
-pub fn bind(wanted: Vec<Place>, there: &[Place], workers: usize) -> Result<Bound, Diagnostic> {
+pub fn bind(
+    wanted: Vec<Place>,
+    there: &[Place],
+    workers: usize,
+    inherited: &mut Inherited,
+) -> Result<Bound, Diagnostic> {
     let (old, new): (Vec<_>, Vec<_>) = wanted
         .into_iter()
         .partition(|place| there.iter().any(|other| other.is(place)));
     for place in new.iter().filter(|place| place.span.is_some()) {
         // Sockets of our own would count as somebody else's.
-        if !there.iter().any(|other| other.overlaps(place)) {
+        if !there.iter().any(|other| other.overlaps(place)) && !inherited.holds_port(place.address.port()) {
             for &transport in place.transports {
                 port::probe_taken(place.address, transport).map_err(|error| failed(place, &error))?;
             }
@@ -104,10 +115,10 @@ pub fn bind(wanted: Vec<Place>, there: &[Place], workers: usize) -> Result<Bound
         sockets: (0..workers).map(|_| Vec::new()).collect(),
     };
     for place in new {
-        match sockets(&place, workers) {
+        match sockets(&place, workers, inherited) {
             Ok(sockets) => {
                 for (own, sockets) in bound.sockets.iter_mut().zip(sockets) {
-                    own.push(sockets);
+                    own.extend(sockets);
                 }
                 bound.places.push(place);
             }
@@ -119,16 +130,27 @@ pub fn bind(wanted: Vec<Place>, there: &[Place], workers: usize) -> Result<Bound
     Ok(bound)
 }
 
-fn sockets(place: &Place, workers: usize) -> Result<Vec<ListenerSockets>, BindError> {
-    let has = |transport| place.transports.contains(&transport);
-    let one = |_| {
-        Ok(ListenerSockets {
-            listener: place.listener,
-            udp: has(Transport::Udp).then(|| port::bind_udp(place.address)).transpose()?,
-            tcp: has(Transport::Tcp).then(|| port::bind_tcp(place.address)).transpose()?,
-        })
-    };
-    (0..workers).map(one).collect()
+/// The sockets of each worker at a place: those that were inherited, so that each of them is served, and new ones.
+fn sockets(place: &Place, workers: usize, inherited: &mut Inherited) -> Result<Vec<Vec<ListenerSockets>>, BindError> {
+    let mut all: Vec<Vec<ListenerSockets>> = (0..workers).map(|_| Vec::new()).collect();
+    for &transport in place.transports {
+        let mut sockets = inherited.dns(place.address, transport);
+        while sockets.len() < workers {
+            sockets.push(match transport {
+                Transport::Udp => port::bind_udp(place.address)?,
+                Transport::Tcp => port::bind_tcp(place.address)?,
+            });
+        }
+        for (socket, at) in sockets.into_iter().zip((0..workers).cycle()) {
+            let (udp, tcp) = match transport {
+                Transport::Udp => (Some(socket), None),
+                Transport::Tcp => (None, Some(socket)),
+            };
+            let listener = place.listener;
+            all[at].push(ListenerSockets { listener, udp, tcp });
+        }
+    }
+    Ok(all)
 }
 
 fn failed(place: &Place, error: &BindError) -> Diagnostic {

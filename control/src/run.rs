@@ -1,10 +1,12 @@
 //! Start order and stop order, each in one visible list.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 
 use crate::args::Options;
 use crate::corefile::Input;
@@ -13,6 +15,7 @@ use crate::notify;
 use crate::output;
 use crate::reload::{Reloader, Why};
 use crate::server::Server;
+use crate::takeover::Doors;
 
 /// Runs the server until a signal ends it; returns the exit status.
 ///
@@ -49,18 +52,28 @@ pub fn run(corefile: Corefile, input: Input, options: &Options) -> anyhow::Resul
     // Until a signal, or the end of a worker, which is a failure.
     let end = runtime.block_on(serve(&mut server, &mut reloader, &mut signals, &mut asked));
 
-    // The other way round. Only SIGTERM waits for clients.
+    // The other way round. Only SIGTERM and another process wait for clients.
     let status = runtime.block_on(stop(&server, end, &mut signals));
     if let Some(pidfile) = &options.pidfile {
-        // It may have been removed by hand.
-        let _ = fs::remove_file(pidfile);
+        remove_own(pidfile);
     }
-    if end == End::Terminate && status == 0 {
-        server.drain();
+    match end {
+        End::Terminate if status == 0 => server.drain(),
+        End::TakenOver => server.release(),
+        _ => {}
     }
     drop(inside);
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(status)
+}
+
+/// Removes the pid file, unless a process that took over has written its own.
+fn remove_own(pidfile: &Path) {
+    let own = std::process::id().to_string();
+    if fs::read_to_string(pidfile).is_ok_and(|text| text.trim() == own) {
+        // It may have been removed by hand.
+        let _ = fs::remove_file(pidfile);
+    }
 }
 
 fn announce(start_lines: &[String]) {
@@ -88,6 +101,7 @@ enum End {
     Interrupt,
     Quit,
     Broken,
+    TakenOver,
 }
 
 impl Signals {
@@ -114,17 +128,36 @@ impl Signals {
     }
 }
 
-/// Serves, and uses new configurations, until the end.
+/// Serves, uses new configurations, and lets another process take over, until the end.
 async fn serve(server: &mut Server, reloader: &mut Reloader, signals: &mut Signals, asked: &mut Signal) -> End {
     let zones_changed = server.zones_changed();
     let mut look = tokio::time::interval(Duration::from_secs(1));
+    let (mut doors, mut heirs) = Doors::new();
+    doors.open(&server.meeting_places());
+    // A process that has copies of all sockets and does not serve yet. Meanwhile they stay the same.
+    let mut heir: Option<JoinHandle<bool>> = None;
     loop {
+        let is_alone = heir.is_none();
         let why = tokio::select! {
             biased;
             end = signals.end() => return end,
-            _ = asked.recv() => Why::Signal,
-            () = reloader.due() => Why::Look,
-            () = zones_changed.notified() => {
+            serves = next_of(&mut heir) => {
+                if serves {
+                    return End::TakenOver;
+                }
+                output::warning("the process that was to take over has given up; this one goes on");
+                continue;
+            }
+            Some(new) = heirs.recv(), if is_alone => {
+                match server.give(&new) {
+                    Ok(()) => heir = Some(tokio::task::spawn_blocking(move || new.serves())),
+                    Err(error) => output::warning(&format!("another process cannot take over: {error}")),
+                }
+                continue;
+            }
+            _ = asked.recv(), if is_alone => Why::Signal,
+            () = reloader.due(), if is_alone => Why::Look,
+            () = zones_changed.notified(), if is_alone => {
                 server.use_again().await;
                 continue;
             }
@@ -144,10 +177,21 @@ async fn serve(server: &mut Server, reloader: &mut Reloader, signals: &mut Signa
         if let Some(prepared) = prepared {
             let corefile = server.use_it(prepared);
             reloader.in_use(&corefile, server);
+            doors.open(&server.meeting_places());
             output::info("Reloading complete");
             started(server);
         }
     }
+}
+
+/// Whether the process that wants to take over serves; for ever where there is none.
+async fn next_of(heir: &mut Option<JoinHandle<bool>>) -> bool {
+    let Some(task) = heir else {
+        return std::future::pending().await;
+    };
+    let serves = task.await.unwrap_or(false);
+    *heir = None;
+    serves
 }
 
 /// Runs the commands of `on startup`; nobody waits for them but those behind them.
@@ -163,6 +207,10 @@ async fn stop(server: &Server, end: End, signals: &mut Signals) -> u8 {
         End::Interrupt => "SIGINT: Shutting down",
         End::Quit => return 0,
         End::Broken => return 1,
+        End::TakenOver => {
+            output::info("another process has taken over: Shutting down servers then terminating");
+            return 0;
+        }
     });
     server.admin().readiness.stop();
     let wait = async {

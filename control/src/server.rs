@@ -10,6 +10,7 @@
 //! The start is the same: the first configuration is given to a server that serves nothing.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,7 @@ use crate::publish::Publisher;
 use crate::querylog::{Settings, Writer};
 use crate::random::random;
 use crate::sources::{self, Means, Source};
+use crate::takeover::{Heir, Inherited};
 use crate::workers::{choose_port, count, sockets_not_made};
 
 /// How long a new configuration waits for sources that have not been read yet.
@@ -61,6 +63,8 @@ pub struct Server {
     in_use: Option<Corefile>,
     /// What is odd about a configuration is said once.
     says_warnings: bool,
+    /// The first configuration takes over what another process serves.
+    takes_over: bool,
 }
 
 /// A configuration that could be used: all that it needs is there.
@@ -73,6 +77,7 @@ pub struct Prepared {
     sources: Vec<Source>,
     bound: Bound,
     endpoints: endpoints::Next,
+    inherited: Inherited,
 }
 
 impl Prepared {
@@ -124,6 +129,7 @@ impl Server {
             lameduck: Duration::ZERO,
             in_use: None,
             says_warnings: true,
+            takes_over: options.take_over,
         })
     }
 
@@ -170,12 +176,17 @@ impl Server {
             }
         });
         let (corefile, compiled, numbers, sources) = begun.await.context("the configuration could not be read")??;
-        if !self.places.is_empty() {
+        if self.takes_over || !self.places.is_empty() {
             sources::synced(&sources, SYNC_MAX).await;
         }
         let places = listeners::places(&compiled.listeners);
-        let bound = listeners::bind(places, &self.places, self.crew.len());
-        let bound = bound.and_then(|bound| Ok((bound, self.endpoints.bind(&corefile)?)));
+        let mut inherited = Inherited::default();
+        if self.takes_over {
+            let named = places.iter().filter(|place| place.is_named());
+            inherited = Inherited::ask(named.map(|place| place.address)).context("cannot take over")?;
+        }
+        let bound = listeners::bind(places, &self.places, self.crew.len(), &mut inherited);
+        let bound = bound.and_then(|bound| Ok((bound, self.endpoints.bind(&corefile, &mut inherited)?)));
         match bound {
             Ok((bound, endpoints)) => Ok(Prepared {
                 corefile,
@@ -184,6 +195,7 @@ impl Server {
                 sources,
                 bound,
                 endpoints,
+                inherited,
             }),
             Err(error) => {
                 let zones: Vec<_> = sources.iter().flat_map(Source::zones).copied().collect();
@@ -203,6 +215,7 @@ impl Server {
             sources,
             bound,
             endpoints,
+            inherited,
         } = prepared;
         if self.says_warnings {
             self.warn(&corefile, &compiled);
@@ -242,6 +255,8 @@ impl Server {
             .filter_map(|block| Some(block.health.as_ref()?.lameduck));
         self.lameduck = lameduck.max().unwrap_or_default();
         self.hooks = Hooks::of(&corefile);
+        self.takes_over = false;
+        inherited.leave();
 
         // 4. What nobody reads any more.
         wait_until(&gone.into_iter().map(Source::end).collect::<Vec<_>>());
@@ -280,6 +295,26 @@ impl Server {
         for notice in &compiled.notices {
             output::warning(notice);
         }
+    }
+
+    /// Where other processes meet this one.
+    pub fn meeting_places(&self) -> Vec<SocketAddr> {
+        let named = self.places.iter().filter(|place| place.is_named());
+        named.map(|place| place.address).collect()
+    }
+
+    /// Gives copies of all sockets to a process that wants to take over.
+    ///
+    /// # Errors
+    /// They cannot be had, or it does not take them.
+    pub fn give(&self, heir: &Heir) -> std::io::Result<()> {
+        heir.give(self.crew.share()?, self.endpoints.share()?)
+    }
+
+    /// Leaves the sockets to another process, answers what has come by streams, and ends.
+    pub fn release(self) {
+        drop(self.endpoints);
+        self.crew.release();
     }
 
     /// Answers what stands in the sockets and streams, and ends.

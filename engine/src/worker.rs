@@ -10,7 +10,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::io::{self as port, AnyPort, Datagram, Handler, ListenerId, ListenerSockets, Port, StreamEvent};
-use crate::io::{Sockets as _, UpstreamDatagram, Waker};
+use crate::io::{SharedSocket, Sockets as _, UpstreamDatagram, Waker};
 use crate::log::LogQueue;
 use crate::responder::{Now, Responder};
 use crate::snapshot::Published;
@@ -32,8 +32,12 @@ pub enum Command {
     Retire(Vec<(ListenerId, SocketAddr)>),
     /// Leave lines for the log here.
     Log(LogQueue),
+    /// Give copies of all listening sockets.
+    Share(Sender<Vec<SharedSocket>>),
     /// Answer all that stands in sockets and streams, then end.
     Drain,
+    /// Leave the sockets to the process that has copies of them, answer what has come by streams, then end.
+    Release,
 }
 
 /// A command, and whom to tell that it was carried out.
@@ -183,8 +187,13 @@ impl AtWork {
                     responder.log_to(queue);
                     Ok(())
                 }
-                Command::Drain => {
-                    port.drain();
+                // Nobody may be waiting for them.
+                Command::Share(copies) => port.share().map(|own| drop(copies.send(own))),
+                Command::Drain | Command::Release => {
+                    match command {
+                        Command::Release => port.release(),
+                        _ => port.drain(),
+                    }
                     self.end = Some(port::now().after(DRAIN_MAX));
                     self.draining.push(done);
                     continue;

@@ -12,7 +12,7 @@ use socket2::Socket;
 
 use super::clock::now;
 use super::readiness::{Readiness, Source};
-use super::{Counters, ListenerId};
+use super::{Counters, ListenerId, SharedSocket, Transport};
 use crate::time::Instant;
 
 /// Connections taken from one socket before the others have their turn.
@@ -75,6 +75,23 @@ impl Acceptors {
         for acceptor in all.filter(|acceptor| which(acceptor.id, acceptor.bound)) {
             acceptor.retired = true;
             acceptor.ready = true;
+        }
+    }
+
+    pub(super) fn share(&self) -> impl Iterator<Item = io::Result<SharedSocket>> + '_ {
+        self.list.iter().flatten().map(|acceptor| {
+            Ok(SharedSocket {
+                address: acceptor.bound,
+                transport: Transport::Tcp,
+                socket: acceptor.socket.try_clone()?,
+            })
+        })
+    }
+
+    /// Closes all of them, whatever waits in them.
+    pub(super) fn release(&mut self, readiness: &Readiness) {
+        for acceptor in self.list.drain(..).flatten() {
+            readiness.remove(&acceptor.socket);
         }
     }
 

@@ -12,7 +12,7 @@ use socket2::Socket;
 
 use super::control::{Control, PacketInfo};
 use super::counters::Cells;
-use super::{BATCH_MAX, DATAGRAM_ROOM, Datagram, ListenerId, Peer};
+use super::{BATCH_MAX, DATAGRAM_ROOM, Datagram, ListenerId, Peer, SharedSocket, Transport};
 
 /// How long a full send buffer may hold up a worker before replies are given up, once a batch.
 const SEND_PATIENCE: Timespec = Timespec {
@@ -34,6 +34,8 @@ pub(super) struct UdpListener {
     pub(super) own: Option<IpAddr>,
     /// It is closed once nothing stands in it.
     pub(super) retired: bool,
+    /// It is closed as it is: another process takes what stands in it.
+    pub(super) released: bool,
 }
 
 impl UdpListener {
@@ -52,6 +54,15 @@ impl UdpListener {
             bound,
             own: (info == PacketInfo::None).then(|| bound.ip()),
             retired: false,
+            released: false,
+        })
+    }
+
+    pub(super) fn share(&self) -> io::Result<SharedSocket> {
+        Ok(SharedSocket {
+            address: self.bound,
+            transport: Transport::Udp,
+            socket: self.socket.try_clone()?,
         })
     }
 

@@ -10,7 +10,7 @@ use super::batch::{Replies, UdpListener};
 use super::readiness::Patience;
 use super::slots::Slots;
 use super::watched::Watched;
-use super::{BATCH_MAX, Counters, Effect, Handler, ListenerId, ListenerSockets, Port, Sockets};
+use super::{BATCH_MAX, Counters, Effect, Handler, ListenerId, ListenerSockets, Port, SharedSocket, Sockets};
 use crate::time::Instant;
 
 /// Full batches of datagrams served before the other sockets are looked at again.
@@ -159,6 +159,20 @@ impl Sockets for MmsgPort {
     fn drain(&mut self) {
         self.retire_all(|_| true);
         self.watched.drain();
+    }
+
+    fn share(&self) -> io::Result<Vec<SharedSocket>> {
+        let udp = self.udp.iter().flatten().map(UdpListener::share);
+        udp.chain(self.watched.share()).collect()
+    }
+
+    fn release(&mut self) {
+        for listener in self.udp.drain(..).flatten() {
+            self.watched.readiness.remove(&listener.socket);
+            self.counters.settle(&listener.socket);
+        }
+        self.ready.clear();
+        self.watched.release();
     }
 
     fn is_draining(&self) -> bool {

@@ -35,6 +35,7 @@ mod watched;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 
 pub use clock::{now, read_clock};
 pub use counters::{CounterValues, Counters, Way};
@@ -258,6 +259,17 @@ pub trait Port {
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()>;
 }
 
+/// A copy of a listening socket.
+#[derive(Debug)]
+pub struct SharedSocket {
+    /// Where it is bound.
+    pub address: SocketAddr,
+    /// What comes by it.
+    pub transport: Transport,
+    /// Its descriptor.
+    pub socket: OwnedFd,
+}
+
 /// A port over the kernel's sockets, which come and go while it serves.
 pub trait Sockets: Port {
     /// Serves these sockets too.
@@ -272,6 +284,15 @@ pub trait Sockets: Port {
 
     /// Retires all sockets. What has come by streams is handed over, then each is reported as half closed.
     fn drain(&mut self);
+
+    /// Copies of all listening sockets, for another process.
+    ///
+    /// # Errors
+    /// No file descriptor left.
+    fn share(&self) -> io::Result<Vec<SharedSocket>>;
+
+    /// Closes all sockets at once, since another process has them too and takes what is left in them. Streams are drained.
+    fn release(&mut self);
 
     /// Whether something that was retired may still hold what has to be handed over.
     fn is_draining(&self) -> bool;

@@ -8,7 +8,7 @@ use socket2::Socket;
 
 use super::counters::Way;
 use super::watched::Watched;
-use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, Sockets, UringPort, Waker};
+use super::{Counters, Effect, Handler, ListenerId, MmsgPort, Port, SharedSocket, Sockets, UringPort, Waker};
 use crate::time::Instant;
 
 /// Which way to the kernel.
@@ -121,6 +121,20 @@ impl Sockets for AnyPort {
         match self {
             Self::Uring(port) => port.drain(),
             Self::Mmsg(port) => port.drain(),
+        }
+    }
+
+    fn share(&self) -> io::Result<Vec<SharedSocket>> {
+        match self {
+            Self::Uring(port) => port.share(),
+            Self::Mmsg(port) => port.share(),
+        }
+    }
+
+    fn release(&mut self) {
+        match self {
+            Self::Uring(port) => port.release(),
+            Self::Mmsg(port) => port.release(),
         }
     }
 

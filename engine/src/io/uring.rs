@@ -25,7 +25,7 @@ use super::readiness::Patience;
 use super::ring::{BUFFERS, Ring, UringDenied};
 use super::slots::Slots;
 use super::watched::Watched;
-use super::{BATCH_MAX, Counters, Datagram, Effect, Handler, ListenerId, ListenerSockets, Port, Sockets};
+use super::{BATCH_MAX, Counters, Datagram, Effect, Handler, ListenerId, ListenerSockets, Port, SharedSocket, Sockets};
 use crate::time::Instant;
 
 /// Buffers of a ring, and what is tried where memory is short. Bursts wait in the sockets; more buffers than a few
@@ -258,7 +258,11 @@ impl UringPort {
                 continue;
             };
             let cells = &self.counters.cells;
-            let len = slots.serve(&receiver.listener, &mut self.replies, handler, cells);
+            let len = if receiver.listener.released {
+                0
+            } else {
+                slots.serve(&receiver.listener, &mut self.replies, handler, cells)
+            };
             events += len;
             if len == 0 {
                 self.counters.settle(&receiver.listener.socket);
@@ -272,12 +276,20 @@ impl UringPort {
     }
 
     fn retire_all(&mut self, which: impl Fn(&UdpListener) -> bool) {
+        self.end_receives(|listener| {
+            let is_it = which(listener);
+            if is_it {
+                listener.retire();
+            }
+            is_it
+        });
+    }
+
+    /// Ends the receives of the sockets that `which` is true of.
+    fn end_receives(&mut self, which: impl Fn(&mut UdpListener) -> bool) {
         for (at, receiver) in self.udp.iter_mut().enumerate() {
-            let Some(receiver) = receiver.as_mut().filter(|receiver| which(&receiver.listener)) else {
-                continue;
-            };
-            receiver.listener.retire();
-            if receiver.armed {
+            let Some(receiver) = receiver else { continue };
+            if which(&mut receiver.listener) && receiver.armed {
                 let entry = opcode::AsyncCancel::new(at as u64).build().user_data(CANCEL);
                 // SAFETY: it points to nothing.
                 if unsafe { self.ring.push(&entry) }.is_err() {
@@ -318,6 +330,20 @@ impl Sockets for UringPort {
     fn drain(&mut self) {
         self.retire_all(|_| true);
         self.watched.drain();
+    }
+
+    fn share(&self) -> io::Result<Vec<SharedSocket>> {
+        let udp = self.udp.iter().flatten().map(|receiver| receiver.listener.share());
+        udp.chain(self.watched.share()).collect()
+    }
+
+    fn release(&mut self) {
+        self.end_receives(|listener| {
+            listener.retired = true;
+            listener.released = true;
+            true
+        });
+        self.watched.release();
     }
 
     fn is_draining(&self) -> bool {

@@ -13,7 +13,7 @@ use super::batch::UdpListener;
 use super::readiness::{Patience, Readiness, Source};
 use super::stream::Streams;
 use super::upstream::Upstreams;
-use super::{Counters, Effect, Handler, ListenerId, READ_MAX, Waker};
+use super::{Counters, Effect, Handler, ListenerId, READ_MAX, SharedSocket, Waker};
 use crate::time::Instant;
 
 /// Room for the largest datagram of an upstream.
@@ -60,6 +60,16 @@ impl Watched {
     /// Retires all listening sockets and drains all streams.
     pub(super) fn drain(&mut self) {
         self.acceptors.retire(|_, _| true);
+        self.streams.drain(None);
+    }
+
+    pub(super) fn share(&self) -> impl Iterator<Item = io::Result<SharedSocket>> + '_ {
+        self.acceptors.share()
+    }
+
+    /// Closes all listening sockets as they are, and drains all streams.
+    pub(super) fn release(&mut self) {
+        self.acceptors.release(&self.readiness);
         self.streams.drain(None);
     }
 
