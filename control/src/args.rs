@@ -485,6 +485,7 @@ mod tests {
             "--pidfile",
             "--quiet",
             "--io",
+            "--take-over",
             "--workers",
             "--plugins",
             "--version",

@@ -97,7 +97,8 @@ mod tests {
     fn every_flag_and_verb_is_there_as_people_write_it() {
         let page = page(definition());
         for flag in definition().get_arguments().filter_map(clap::Arg::get_long) {
-            assert!(page.contains(&format!(r"\fB\-{flag}\fR")), "{flag}: {page}");
+            let written = flag.replace('-', r"\-");
+            assert!(page.contains(&format!(r"\fB\-{written}\fR")), "{flag}: {page}");
         }
         for verb in ["check FILE", "completions SHELL", "man"] {
             assert!(page.contains(&format!("\n\\fB{verb}\\fR\n")), "{verb}: {page}");

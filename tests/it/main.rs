@@ -15,6 +15,7 @@ mod oracle; // the engine against the naive resolvers, on random data
 mod packaging; // what `make install` puts where, and the unit of systemd
 mod ports; // both back ends against the contract of a port
 mod rebuild; // zones changed step by step against zones built anew
+mod restarts; // reloads and take-overs under load: nothing is lost
 mod sim; // network, etcd and clock by seed
 mod steps; // the steps before those with data, one by one
 mod tables; // tables of the documents against what they are made from

@@ -62,6 +62,15 @@ impl Reply {
     }
 }
 
+fn spawn(world: &World, args: &[&str], log: &str) -> Process {
+    let mut command = Command::new(nodens().unwrap_or_else(|error| panic!("{error}")));
+    command
+        .current_dir(world.folder())
+        .args(args)
+        .args(["-conf", "Corefile"]);
+    Process::start(&mut command, world.folder().join(log)).expect("the server starts")
+}
+
 impl Nodens {
     /// Starts it with one worker, and waits until it listens.
     ///
@@ -88,6 +97,7 @@ impl Nodens {
         // For servers that another user runs.
         std::fs::set_permissions(world.folder(), Permissions::from_mode(0o755)).expect("a folder of our own");
         world.write("Corefile", Some(corefile)).expect("a file");
+<<<<<<< HEAD
         let binary = nodens().unwrap_or_else(|error| panic!("{error}"));
         let mut words = words.iter().map(OsStr::new).chain([binary.as_os_str()]);
         let mut command = Command::new(words.next().expect("at least the binary"));
@@ -97,6 +107,9 @@ impl Nodens {
             .args(args)
             .args(["-conf", "Corefile"]);
         let process = Process::start(&mut command, world.folder().join("log")).expect("the server starts");
+=======
+        let process = spawn(&world, args, "log");
+>>>>>>> aab961a (Tests: reloads and take-overs under load lose nothing; documents of both)
         let mut server = Self { world, process };
         let end = Instant::now() + Duration::from_secs(15);
         while std::net::TcpStream::connect(server.address("PORT")).is_err() {
@@ -113,6 +126,31 @@ impl Nodens {
             sleep(Duration::from_millis(10));
         }
         server
+    }
+
+    /// Starts another process with these arguments that takes over, and waits until the one before has ended.
+    ///
+    /// # Panics
+    /// It does not start, or the one before does not end with status 0.
+    pub fn take_over(&mut self, args: &[&str]) {
+        let log = format!("log.{}", self.process.id());
+        let new = spawn(&self.world, &[args, &["-take-over"]].concat(), &log);
+        let mut old = std::mem::replace(&mut self.process, new);
+        let status = old.wait(Duration::from_secs(20));
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "{status:?}: {}\n{}",
+            old.log_end(),
+            self.process.log_end()
+        );
+    }
+
+    /// Writes a file of its folder.
+    ///
+    /// # Panics
+    /// It cannot be written.
+    pub fn write(&self, name: &str, text: &str) {
+        self.world.write(name, Some(text)).expect("a file");
     }
 
     /// Where the port of that name is.
