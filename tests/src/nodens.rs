@@ -62,10 +62,14 @@ impl Reply {
     }
 }
 
-fn spawn(world: &World, args: &[&str], log: &str) -> Process {
-    let mut command = Command::new(nodens().unwrap_or_else(|error| panic!("{error}")));
+/// Runs the binary, or a program whose words stand before it and that runs it.
+fn spawn(world: &World, words: &[&str], args: &[&str], log: &str) -> Process {
+    let binary = nodens().unwrap_or_else(|error| panic!("{error}"));
+    let mut words = words.iter().map(OsStr::new).chain([binary.as_os_str()]);
+    let mut command = Command::new(words.next().expect("at least the binary"));
     command
         .current_dir(world.folder())
+        .args(words)
         .args(args)
         .args(["-conf", "Corefile"]);
     Process::start(&mut command, world.folder().join(log)).expect("the server starts")
@@ -97,19 +101,7 @@ impl Nodens {
         // For servers that another user runs.
         std::fs::set_permissions(world.folder(), Permissions::from_mode(0o755)).expect("a folder of our own");
         world.write("Corefile", Some(corefile)).expect("a file");
-<<<<<<< HEAD
-        let binary = nodens().unwrap_or_else(|error| panic!("{error}"));
-        let mut words = words.iter().map(OsStr::new).chain([binary.as_os_str()]);
-        let mut command = Command::new(words.next().expect("at least the binary"));
-        command
-            .current_dir(world.folder())
-            .args(words)
-            .args(args)
-            .args(["-conf", "Corefile"]);
-        let process = Process::start(&mut command, world.folder().join("log")).expect("the server starts");
-=======
-        let process = spawn(&world, args, "log");
->>>>>>> aab961a (Tests: reloads and take-overs under load lose nothing; documents of both)
+        let process = spawn(&world, words, args, "log");
         let mut server = Self { world, process };
         let end = Instant::now() + Duration::from_secs(15);
         while std::net::TcpStream::connect(server.address("PORT")).is_err() {
@@ -134,7 +126,7 @@ impl Nodens {
     /// It does not start, or the one before does not end with status 0.
     pub fn take_over(&mut self, args: &[&str]) {
         let log = format!("log.{}", self.process.id());
-        let new = spawn(&self.world, &[args, &["-take-over"]].concat(), &log);
+        let new = spawn(&self.world, &[], &[args, &["-take-over"]].concat(), &log);
         let mut old = std::mem::replace(&mut self.process, new);
         let status = old.wait(Duration::from_secs(20));
         assert!(
