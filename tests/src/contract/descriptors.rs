@@ -40,7 +40,7 @@ pub fn accepting_survives_a_want_of_descriptors<P: Port>(open: Open<P>) {
         assert_eq!(receive(&udp), b"query");
     }
     assert_eq!(rig.handler.opened(), []);
-    let errors = rig.counters.read().accept_errors;
+    let errors = rig.counters.read().accepts_starved;
     assert!((1..=6).contains(&errors), "tried about each 100 ms: {errors}");
 
     setrlimit(Resource::Nofile, limit).unwrap();
