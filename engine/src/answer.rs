@@ -455,3 +455,54 @@ impl<'z> Answer<'z> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pick() -> Pick<'static> {
+        Pick {
+            owner: Owner::Question,
+            rtype: Rtype::A,
+            ttl: 30,
+            rdata: Bytes::Zone(&[192, 0, 2, 1]),
+        }
+    }
+
+    fn pending(section: Section) -> Pending<'static> {
+        Pending {
+            section,
+            at: 0,
+            target: Bytes::Zone(b"\x01a\0"),
+            rtype: Rtype::A,
+            purpose: Purpose::Addresses,
+        }
+    }
+
+    #[test]
+    fn a_section_holds_so_many_records() {
+        let mut answer = Answer::new(Memory::default());
+        for _ in 0..PICKS_MAX {
+            answer.pick(Section::Answer, pick());
+        }
+        assert!(!answer.limited);
+        answer.pick(Section::Additional, pick());
+        assert!(!answer.limited, "each section has a limit of its own");
+        answer.pick(Section::Answer, pick());
+        assert!(answer.limited);
+        assert_eq!(answer.len(Section::Answer), PICKS_MAX);
+    }
+
+    #[test]
+    fn an_answer_wants_so_many_look_ups() {
+        let mut answer = Answer::new(Memory::default());
+        for _ in 0..PENDING_MAX {
+            answer.ask_again(pending(Section::Answer));
+        }
+        answer.ask_again(pending(Section::Additional));
+        assert!(!answer.limited, "ADDITIONAL data is nobody's need");
+        answer.ask_again(pending(Section::Answer));
+        assert!(answer.limited);
+        assert_eq!(answer.pending.len(), PENDING_MAX);
+    }
+}

@@ -559,12 +559,15 @@ impl Prepared<'_> {
 }
 
 /// Some prepared answers of one owner, side by side in one allocation.
+///
+/// What every answer reads comes first: the bytes of the first answer then stand in the same cache line.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct PreparedBuf<const N: usize> {
-    bytes: Small<PREPARED_INLINE>,
     /// Where each answer's records, and then its additional ones, end.
     ends: [(u16, u16); N],
     shapes: [Shape; N],
+    bytes: Small<PREPARED_INLINE>,
 }
 
 impl<const N: usize> PreparedBuf<N> {
@@ -572,9 +575,9 @@ impl<const N: usize> PreparedBuf<N> {
     pub(crate) fn of(answers: [Option<&ToRender<'_>>; N]) -> Self {
         let mut all = Vec::new();
         let mut out = Self {
-            bytes: Small::default(),
             ends: [(0, 0); N],
             shapes: [Shape::default(); N],
+            bytes: Small::default(),
         };
         for (i, records) in answers.into_iter().enumerate() {
             let start = all.len() as u16;

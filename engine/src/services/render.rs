@@ -14,6 +14,7 @@ pub(crate) const SOA_TTL_SECS: u32 = 30;
 
 /// The answers of a name with one service: its address, and its SRV.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Lone {
     rtype: Rtype,
     answers: PreparedBuf<2>,
