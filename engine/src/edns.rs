@@ -69,7 +69,7 @@ pub(crate) fn udp_limit(query: &Query<'_>, plan: Option<&Plan>) -> usize {
 }
 
 /// The OPT of the reply to a query with one. There is a plan where a block holds the name.
-pub(crate) fn reply_opt(theirs: &Opt<'_>, plan: Option<&Plan>, origin: Origin<'_>, answer: &Answer<'_>) -> ReplyOpt {
+pub(crate) fn reply_opt(theirs: &Opt<'_>, plan: Option<&Plan>, origin: &Origin<'_>, answer: &Answer<'_>) -> ReplyOpt {
     let size = plan.and_then(|plan| plan.udp_size);
     let nsid = plan.and_then(|plan| plan.nsid.as_ref());
     let mut opt = ReplyOpt {

@@ -7,8 +7,8 @@ use nodens_wire::{Message, NameBuf, Query, Rclass, Rcode, Refusal, Rtype};
 
 use crate::io::{BATCH_MAX, DATAGRAM_ROOM, Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId};
 use crate::plan::view::{Facts, View};
-use crate::plan::{Client, Hosts, LoadBalance, Plan, Source, Step, ZoneMap};
-use crate::responder::{Now, Responder};
+use crate::plan::{Hosts, LoadBalance, Plan, Source, Step, ZoneMap};
+use crate::responder::{Now, Origin, Responder};
 use crate::services::{Extra, Host, Service, ServiceTree};
 use crate::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
 use crate::stats::{Series, WorkerStats};
@@ -205,7 +205,7 @@ impl World {
             assert!(requests == sizes(&series.request_size) && requests == sizes(&series.response_size));
             requests
         };
-        self.stats.series.iter().map(|series| total(series)).sum()
+        self.stats.series.iter().map(total).sum()
     }
 }
 
@@ -213,17 +213,19 @@ impl World {
 #[must_use]
 pub fn view_holds(view: &View, packet: &[u8]) -> Option<bool> {
     let query = Query::parse(packet).ok()?;
-    let client = Client {
-        query: &query,
+    let origin = Origin {
+        listener: ListenerId(0),
         peer: &Peer::from_socket_addr(SocketAddr::from(([192, 0, 2, 1], 4096))),
         local: Some([192, 0, 2, 53].into()),
         is_stream: false,
+        is_encrypted: false,
+        keepalive: 0,
     };
     let name = query.qname.to_buf().folded();
     Some(view.holds(&Facts {
         name: name.as_name(),
         rtype: query.rtype,
-        client: &client,
+        client: &origin.client(&query),
         port: 53,
         view_name: &view.name,
     }))

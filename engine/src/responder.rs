@@ -127,7 +127,7 @@ enum Spot<'z> {
 }
 
 /// Who asked.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'a> {
     pub(crate) listener: ListenerId,
     pub(crate) peer: &'a Peer,
@@ -140,13 +140,20 @@ pub(crate) struct Origin<'a> {
 
 impl<'a> Origin<'a> {
     #[inline]
-    fn client(&self, query: &'a Query<'a>) -> Client<'a> {
-        Client {
-            query,
-            peer: self.peer,
-            local: self.local,
-            is_stream: self.is_stream,
+    fn of(datagram: &Datagram<'a>) -> Self {
+        Self {
+            listener: datagram.listener,
+            peer: datagram.peer,
+            local: datagram.local,
+            is_stream: false,
+            is_encrypted: false,
+            keepalive: 0,
         }
+    }
+
+    #[inline]
+    pub(crate) fn client<'b>(&'b self, query: &'b Query<'b>) -> Client<'b> {
+        Client { origin: self, query }
     }
 }
 
@@ -183,37 +190,15 @@ impl Responder {
         let mut folded = std::mem::take(&mut self.folded);
         let mut seen = ArrayVec::<First<'_, '_>, BATCH_MAX>::new();
         for (datagram, row) in batch.iter().zip(&mut folded) {
-            let origin = Origin {
-                listener: datagram.listener,
-                peer: datagram.peer,
-                local: datagram.local,
-                is_stream: false,
-                is_encrypted: false,
-                keepalive: 0,
-            };
-            seen.push(self.first(now, origin, datagram.query, row));
+            seen.push(self.first(now, datagram.listener, || Origin::of(datagram), datagram.query, row));
         }
         bring(now.data, &mut seen);
         let mut answer = Answer::new(std::mem::take(&mut self.memory));
         for (first, (datagram, row)) in seen.iter().zip(batch.iter_mut().zip(&folded)) {
-            let Datagram {
-                query: bytes,
-                reply,
-                peer,
-                listener,
-                local,
-                ..
-            } = datagram;
-            let origin = Origin {
-                listener: *listener,
-                peer,
-                local: *local,
-                is_stream: false,
-                is_encrypted: false,
-                keepalive: 0,
-            };
+            let origin = Origin::of(datagram);
+            let reply = &mut *datagram.reply;
             datagram.reply_len = match first {
-                First::Refused(refusal) => refuse(bytes, *refusal, reply, &self.stats),
+                First::Refused(refusal) => refuse(datagram.query, *refusal, reply, &self.stats),
                 First::Query(query, route, probe) => {
                     let limit = udp_limit(query, plan(now, *route));
                     let folded = &row[..query.qname.len()];
@@ -221,8 +206,8 @@ impl Responder {
                         query,
                         folded,
                         route: *route,
-                        probe: *probe,
-                        origin,
+                        probe: probe.as_ref(),
+                        origin: &origin,
                         limit,
                     };
                     self.respond(now, &question, reply, &mut answer)
@@ -235,10 +220,11 @@ impl Responder {
 
     /// The first pass over a query: what it is, whose it is, and where its name would stand.
     #[inline]
-    fn first<'p>(
+    fn first<'p, 'o>(
         &self,
         now: &Now<'_>,
-        origin: Origin<'_>,
+        listener: ListenerId,
+        origin: impl Fn() -> Origin<'o>,
         packet: &'p [u8],
         row: &mut [u8; 256],
     ) -> First<'p, 'static> {
@@ -248,9 +234,8 @@ impl Responder {
         };
         let name = &mut row[..query.qname.len()];
         label::fold_into(query.qname.as_bytes(), name);
-        let listener = now.config.listeners.get(usize::from(origin.listener.0));
-        let found =
-            listener.and_then(|listener| route(now.config, listener, name, query.rtype, &origin.client(&query)));
+        let listener = now.config.listeners.get(usize::from(listener.0));
+        let found = listener.and_then(|listener| route(now.config, listener, name, query.rtype, &query, origin));
         let probe = found.and_then(|(at, route)| now.config.plans[route.plan as usize].first_zone(name, at));
         let probe = probe.map(|probe| Probe {
             hash: self.hash.of(&name[..probe.len]),
@@ -292,7 +277,7 @@ impl Responder {
             let larger = self.write(now, asking, &mut message, answer);
             let Origin {
                 listener, peer, local, ..
-            } = origin;
+            } = *origin;
             self.effect(
                 Effect::Send {
                     listener,
@@ -377,7 +362,7 @@ impl Responder {
             series,
             may_copy,
         };
-        walk.answer(plan, asked, probe, 0, answer);
+        walk.answer(plan, &asked, probe, 0, answer);
         if answer.transfer.is_some() {
             self.limit_transfers(answer);
         }
@@ -413,7 +398,7 @@ impl Responder {
     }
 
     /// The counters of a server that belong to none of its zones.
-    fn dropped(&self, now: &Now<'_>, origin: Origin<'_>) -> Option<&Series> {
+    fn dropped(&self, now: &Now<'_>, origin: &Origin<'_>) -> Option<&Series> {
         let listener = now.config.listeners.get(usize::from(origin.listener.0))?;
         self.stats.series.get(listener.dropped as usize)
     }
@@ -532,7 +517,7 @@ impl Responder {
         let mut row = [0; 256];
         let mut room = self.take_message();
         let mut transfer = None;
-        let len = match self.first(now, origin, message, &mut row) {
+        let len = match self.first(now, origin.listener, || origin, message, &mut row) {
             First::Refused(refusal) => refuse(message, refusal, &mut room, &self.stats),
             First::Query(query, route, probe) => {
                 let folded = &row[..query.qname.len()];
@@ -540,8 +525,8 @@ impl Responder {
                     query: &query,
                     folded,
                     route,
-                    probe,
-                    origin,
+                    probe: probe.as_ref(),
+                    origin: &origin,
                     limit: MESSAGE_LEN_MAX,
                 };
                 let len = self.respond(now, &asking, &mut room, answer);
@@ -549,7 +534,7 @@ impl Responder {
                     && let Ok(apex) = Name::from_wire(folded)
                 {
                     let opt = query.opt.as_ref();
-                    let opt = opt.map(|opt| reply_opt(opt, plan(now, route), origin, answer));
+                    let opt = opt.map(|opt| reply_opt(opt, plan(now, route), &origin, answer));
                     transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), &query, opt)));
                 }
                 len
@@ -606,8 +591,8 @@ struct Asking<'a, 'z> {
     /// Its name in lower case.
     folded: &'a [u8],
     route: Option<Route>,
-    probe: Option<Probe<'z>>,
-    origin: Origin<'a>,
+    probe: Option<&'a Probe<'z>>,
+    origin: &'a Origin<'a>,
     /// Most bytes that the client takes.
     limit: usize,
 }

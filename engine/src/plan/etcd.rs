@@ -16,7 +16,7 @@ pub(super) fn enter<'z>(source: &Source, visit: &mut Visit<'_, 'z>, answer: &mut
     let entry = visit.entry(tree, labels);
     match respond(
         tree,
-        &visit.asked,
+        visit.asked,
         labels,
         entry,
         visit.clock.now,

@@ -141,7 +141,7 @@ struct Inside<'a, 'z> {
 fn look_up<'z>(inside: &Inside<'_, 'z>, visit: &Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     let Inside { step, at, zone, .. } = *inside;
     let node = visit.node(zone, &visit.asked.folded[..at]);
-    match respond(zone, step, &visit.asked, at, node, visit.shuffles, answer) {
+    match respond(zone, step, visit.asked, at, node, visit.shuffles, answer) {
         Outcome::NotThere if falls_through(inside.fallthrough, visit.asked.folded) => {
             answer.clear();
             Flow::Next

@@ -126,6 +126,9 @@ impl StepName {
     }
 }
 
+/// For each series that a query of a zone may have, the zone's own.
+pub type Counted = Box<[(u32, u32)]>;
+
 /// What a server block does with a question.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -146,7 +149,7 @@ pub struct Plan {
     /// `nsid`: what a client is told that asks for the server's name.
     pub nsid: Option<Arc<[u8]>>,
     /// Zones that come and go, and are counted by their own names: for each series that a query may have, theirs.
-    pub counted: Option<ZoneMap<Box<[(u32, u32)]>>>,
+    pub counted: Option<ZoneMap<Counted>>,
     /// Something is there that handles queries and only passes them on: one for nobody fails, and is not refused.
     pub passes_on: bool,
 }
@@ -155,10 +158,15 @@ impl Plan {
     /// Whether anything here handles queries at all; a block of settings alone refuses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
+        // Nearly always this is all that has to be looked at.
+        self.steps.is_empty() && !self.observes()
+    }
+
+    #[cold]
+    fn observes(&self) -> bool {
         let observes = self.metrics || self.errors.is_some() || !self.log.is_empty();
         let passes_on = self.passes_on || self.view.is_some() || self.metadata.is_some();
-        let is_set = self.udp_size.is_some() || self.nsid.is_some();
-        self.steps.is_empty() && !observes && !passes_on && !is_set
+        observes || passes_on || self.udp_size.is_some() || self.nsid.is_some()
     }
 
     /// The directive behind which nothing comes, as far as `errors` sees it.
@@ -173,10 +181,10 @@ impl Plan {
     /// The series of a query for a folded name, which its route counts in `series`.
     #[inline]
     pub(crate) fn series(&self, name: &[u8], series: u32) -> u32 {
-        let Some((_, own)) = self.counted.as_ref().and_then(|zones| zones.find(name)) else {
-            return series;
-        };
-        own.iter().find(|(of, _)| *of == series).map_or(series, |(_, own)| *own)
+        match &self.counted {
+            None => series,
+            Some(zones) => series_of(zones, name, series),
+        }
     }
 
     /// Where a folded name will be looked up first. The block's zone stands behind its first `known` bytes.
@@ -216,13 +224,21 @@ impl Plan {
     }
 
     /// An order may be changed on the way up.
+    #[inline]
     fn shuffles(&self) -> bool {
-        let first = self
-            .steps
-            .iter()
-            .find(|step| !matches!(step, Step::Local(_) | Step::Any | Step::Chaos(_)));
+        let mut in_front = self.steps.iter();
+        let first = in_front.find(|step| !matches!(step, Step::Local(_) | Step::Any | Step::Chaos(_)));
         matches!(first, Some(Step::LoadBalance(_)))
     }
+}
+
+/// The series of the longest of these zones that holds the name.
+#[cold]
+fn series_of(zones: &ZoneMap<Counted>, name: &[u8], series: u32) -> u32 {
+    let own = zones
+        .find(name)
+        .and_then(|(_, own)| own.iter().find(|(of, _)| *of == series));
+    own.map_or(series, |(_, own)| *own)
 }
 
 /// One directive that handles queries. The order of the variants is the order of execution.

@@ -11,8 +11,7 @@ use super::{
     minimal, route, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
-use crate::io::Peer;
-use crate::responder::Now;
+use crate::responder::{Now, Origin};
 use crate::services::answer::Scratch;
 use crate::services::{Entry, ServiceTree};
 use crate::snapshot::{Data, Listener, ZoneId};
@@ -28,10 +27,8 @@ const ADDITIONAL_MAX: u8 = 64;
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client<'a> {
-    pub(crate) peer: &'a Peer,
-    /// The address asked, where it is known.
-    pub(crate) local: Option<IpAddr>,
-    pub(crate) is_stream: bool,
+    /// From where.
+    pub(crate) origin: &'a Origin<'a>,
     /// What came.
     pub(crate) query: &'a Query<'a>,
 }
@@ -42,11 +39,11 @@ impl Client<'_> {
     }
 
     pub(crate) fn address(&self) -> IpAddr {
-        self.peer.ip()
+        self.origin.peer.ip()
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.peer.port()
+        self.origin.peer.port()
     }
 
     pub(crate) fn dnssec_ok(&self) -> bool {
@@ -56,7 +53,7 @@ impl Client<'_> {
     /// What the client can take: 512 without an OPT, 65,535 over TCP.
     pub(crate) fn bufsize(&self) -> u16 {
         match &self.query.opt {
-            _ if self.is_stream => u16::MAX,
+            _ if self.origin.is_stream => u16::MAX,
             Some(opt) => opt.udp_size_usable(),
             None => 512,
         }
@@ -65,7 +62,7 @@ impl Client<'_> {
 
 /// What a step sees.
 pub(crate) struct Visit<'a, 'z> {
-    pub(crate) asked: Asked<'a>,
+    pub(crate) asked: &'a Asked<'a>,
     pub(crate) client: &'a Client<'a>,
     pub(crate) clock: Clock,
     pub(crate) data: &'z Data,
@@ -73,7 +70,7 @@ pub(crate) struct Visit<'a, 'z> {
     /// Records may change places on the way up.
     pub(crate) shuffles: bool,
     /// What the first pass found for this step.
-    probe: Option<Probe<'z>>,
+    probe: Option<&'a Probe<'z>>,
 }
 
 impl<'z> Visit<'_, 'z> {
@@ -157,8 +154,8 @@ impl<'a, 'z> Walk<'a, 'z> {
     pub(crate) fn answer(
         &mut self,
         plan: &'z Plan,
-        asked: Asked<'_>,
-        probe: Option<Probe<'z>>,
+        asked: &Asked<'_>,
+        probe: Option<&Probe<'z>>,
         depth: u8,
         answer: &mut Answer<'z>,
     ) {
@@ -169,16 +166,16 @@ impl<'a, 'z> Walk<'a, 'z> {
         }
         for step in plan.steps[..entered].iter().rev() {
             match step {
-                Step::LoadBalance(balance) => loadbalance::leave(balance, &asked, self.now.data, self.random, answer),
+                Step::LoadBalance(balance) => loadbalance::leave(balance, asked, self.now.data, self.random, answer),
                 Step::Header(step) => header::leave(step, answer),
-                Step::Minimal => minimal::leave(&asked, &self.client, answer),
+                Step::Minimal => minimal::leave(asked, &self.client, answer),
                 _ => {}
             }
         }
     }
 
     /// Enters steps until one answers; tells how many were passed on the way.
-    fn down(&mut self, plan: &'z Plan, asked: Asked<'_>, probe: Option<Probe<'z>>, answer: &mut Answer<'z>) -> usize {
+    fn down(&mut self, plan: &'z Plan, asked: &Asked<'_>, probe: Option<&Probe<'z>>, answer: &mut Answer<'z>) -> usize {
         let mut visit = Visit {
             asked,
             client: &self.client,
@@ -196,8 +193,8 @@ impl<'a, 'z> Walk<'a, 'z> {
             let flow = match step {
                 Step::LoadBalance(_) | Step::Minimal => Flow::Next,
                 Step::Local(step) => local::enter(*step, &visit, self.stats, answer),
-                Step::Any => any::enter(&visit.asked, answer),
-                Step::Chaos(step) => chaos::enter(step, &visit.asked, self.random, answer),
+                Step::Any => any::enter(visit.asked, answer),
+                Step::Chaos(step) => chaos::enter(step, visit.asked, self.random, answer),
                 Step::Acl(step) => acl::enter(step, &visit, self.stats, answer),
                 Step::Header(step) => {
                     header::enter(step, answer);
@@ -222,7 +219,7 @@ impl<'a, 'z> Walk<'a, 'z> {
     }
 
     /// Asks for a name that an alias or a target led to, starting again from the choice of the server block.
-    fn again(&mut self, asked: Asked<'_>, wanted: &Pending<'z>, depth: u8, answer: &mut Answer<'z>) -> usize {
+    fn again(&mut self, asked: &Asked<'_>, wanted: &Pending<'z>, depth: u8, answer: &mut Answer<'z>) -> usize {
         let is_alias = matches!(wanted.purpose, Purpose::Alias | Purpose::AliasWithRcode);
         let left = if is_alias {
             &mut self.aliases_left
@@ -250,7 +247,8 @@ impl<'a, 'z> Walk<'a, 'z> {
             self.listener,
             folded.as_bytes(),
             wanted.rtype,
-            &self.client,
+            self.client.query,
+            || *self.client.origin,
         );
         match found.map(|(_, route)| (&self.now.config.plans[route.plan as usize], route.series)) {
             Some((plan, series)) if !plan.is_empty() => {
@@ -265,7 +263,7 @@ impl<'a, 'z> Walk<'a, 'z> {
                     may_copy: false,
                 };
                 self.trail.push(folded_name);
-                self.answer(plan, asked, None, depth + 1, answer);
+                self.answer(plan, &asked, None, depth + 1, answer);
                 self.trail.pop();
             }
             _ => answer.rcode = Rcode::REFUSED,

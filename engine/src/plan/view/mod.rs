@@ -51,7 +51,7 @@ impl Facts<'_> {
     /// The address asked, or that of all addresses where it is not known.
     fn local(&self) -> IpAddr {
         let unspecified = IpAddr::from([0_u8; 16]);
-        self.client.local.unwrap_or(unspecified)
+        self.client.origin.local.unwrap_or(unspecified)
     }
 }
 
