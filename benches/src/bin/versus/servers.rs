@@ -396,7 +396,7 @@ fn dnsdist(folder: &Path, (port, tls_port): (u16, u16), back: u16, options: &Opt
     let (cert, key) = certificate(folder)?;
     let config = format!(
         "setLocal('127.0.0.1:{port}')\naddTLSLocal('127.0.0.1:{tls_port}', '{cert}', '{key}')\nsetMaxTCPClientThreads(1)\n\
-         newServer({{address='127.0.0.1:{back}', checkInterval=60}})\n\
+         newServer('127.0.0.1:{back}'):setUp()\n\
          local cache = newPacketCache(100000)\ngetPool(''):setCache(cache)\nsetSecurityPollSuffix('')\n"
     );
     std::fs::write(folder.join("dnsdist.conf"), config)?;
