@@ -235,12 +235,9 @@ impl Compiler<'_> {
                     .push(format!("{}{}:{}{on}", key.scheme.prefix(), key.zone, key.port));
             }
         }
-        let found = self
-            .out
-            .auto
-            .iter()
-            .filter(|_| block.auto.is_some() && block.prometheus.is_some());
-        if let Some(names) = found.last().map(|auto| auto.names.all()) {
+        let counts = block.auto.is_some() && block.prometheus.is_some();
+        let own = self.out.auto.last().filter(|_| counts);
+        if let Some(names) = own.map(|auto| auto.names.all()) {
             self.out.config.plans[plan_at as usize].counted = Some(self.counted(&names, &routes));
         }
         for step in &mut self.out.config.plans[plan_at as usize].steps {

@@ -70,7 +70,7 @@ impl Crew {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.workers.len()
     }
 

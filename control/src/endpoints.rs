@@ -146,15 +146,12 @@ impl Endpoints {
             listener,
         } in next.0
         {
-            let listener = match listener {
-                Some(listener) => listener,
-                None => {
-                    let is_it = |own: &Endpoint| own.kind == kind && admin::same_address(&own.address, &address);
-                    if let Some(at) = old.iter().position(is_it) {
-                        self.0.push(old.swap_remove(at));
-                    }
-                    continue;
+            let Some(listener) = listener else {
+                let is_it = |own: &Endpoint| own.kind == kind && admin::same_address(&own.address, &address);
+                if let Some(at) = old.iter().position(is_it) {
+                    self.0.push(old.swap_remove(at));
                 }
+                continue;
             };
             match serve(kind, &address, &listener, admin) {
                 Ok(tasks) => self.0.push(Endpoint {

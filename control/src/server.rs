@@ -185,7 +185,7 @@ impl Server {
             let named = places.iter().filter(|place| place.is_named());
             inherited = Inherited::ask(named.map(|place| place.address)).context("cannot take over")?;
         }
-        let bound = listeners::bind(places, &self.places, self.crew.len(), &mut inherited);
+        let bound = listeners::bind(places, &self.places, self.crew.size(), &mut inherited);
         let bound = bound.and_then(|bound| Ok((bound, self.endpoints.bind(&corefile, &mut inherited)?)));
         match bound {
             Ok((bound, endpoints)) => Ok(Prepared {
@@ -288,7 +288,7 @@ impl Server {
     }
 
     fn warn(&self, corefile: &Corefile, compiled: &Compiled) {
-        let sockets = sockets_not_made(&corefile.blocks, self.crew.len());
+        let sockets = sockets_not_made(&corefile.blocks, self.crew.size());
         for warning in corefile.warnings.iter().cloned().chain(sockets) {
             output::warning(&warning.headline(&corefile.sources));
         }
@@ -341,7 +341,7 @@ impl Server {
     fn log(&mut self, corefile: &Corefile, compiled: &Compiled, numbers: &Numbers) {
         let mut plans = compiled.config.plans.iter();
         if self.writer.is_none() && plans.any(|plan| plan.errors.is_some() || !plan.log.is_empty()) {
-            match Writer::start(self.crew.len()) {
+            match Writer::start(self.crew.size()) {
                 Ok((writer, queues)) => {
                     self.tell(queues.into_iter().map(Command::Log));
                     self.writer = Some(writer);
@@ -368,13 +368,13 @@ impl Server {
             plugins,
             etcd: self.sources.iter().filter_map(|source| source.etcd.clone()).collect(),
         }));
-        let monitors = corefile
+        let mut monitors = corefile
             .blocks
             .iter()
             .filter_map(|block| Some(block.ready.as_ref()?.monitor));
         let reporters = self.sources.iter().filter_map(|source| source.reporter.clone());
         // The setting of the block that comes last counts for all.
-        readiness.ask_of(reporters.collect(), monitors.last().unwrap_or(Monitor::UntilReady));
+        readiness.ask_of(reporters.collect(), monitors.next_back().unwrap_or(Monitor::UntilReady));
     }
 }
 

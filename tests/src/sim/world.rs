@@ -212,7 +212,7 @@ impl Outside {
         let shown = self.source.shown();
         self.check_datagrams(shown.as_ref())?;
         self.check_streams(shown.as_ref())?;
-        let total = |of: fn(&Series) -> u64| self.stats.series.iter().map(|series| of(series)).sum::<u64>();
+        let total = |of: fn(&Series) -> u64| self.stats.series.iter().map(of).sum::<u64>();
         let sum = |counters: &[Counter]| counters.iter().map(Counter::get).sum::<u64>();
         let requests = total(|series| series.requests.iter().flatten().flatten().map(Counter::get).sum());
         let responses = total(|series| series.responses.iter().flatten().map(Counter::get).sum());
