@@ -80,9 +80,21 @@ pub(crate) struct Work {
 }
 
 /// A query of a batch, after the first pass.
-enum First<'p, 'z> {
-    Query(Query<'p>, Option<Route>, Option<Probe<'z>>),
-    Refused(Refusal),
+struct First<'p, 'z> {
+    query: Result<Query<'p>, Refusal>,
+    route: Option<Route>,
+    probe: Option<Probe<'z>>,
+}
+
+impl<'p> First<'p, '_> {
+    #[inline]
+    fn of(packet: &'p [u8]) -> Self {
+        Self {
+            query: Query::parse(packet),
+            route: None,
+            probe: None,
+        }
+    }
 }
 
 /// Reads the cache lines that the answers of a batch will need, one level at a time: each level waits for memory, and
@@ -90,9 +102,7 @@ enum First<'p, 'z> {
 fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
     let mut spots = ArrayVec::<(Spot<'z>, &mut Probe<'z>), BATCH_MAX>::new();
     for first in &mut *seen {
-        let First::Query(_, _, Some(probe)) = first else {
-            continue;
-        };
+        let Some(probe) = &mut first.probe else { continue };
         match data.zone(probe.zone) {
             Some(Zone::Services(tree)) => spots.push((Spot::Services(tree.touch(probe.hash)), probe)),
             Some(Zone::Records(zone)) => spots.push((Spot::Records(zone.touch(probe.hash)), probe)),
@@ -110,12 +120,10 @@ fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
         };
     }
     for first in seen {
-        if let First::Query(_, _, Some(probe)) = first {
-            match probe.held {
-                Held::Entry(entry) => entry.touch(),
-                Held::Node(node) => node.touch(),
-                Held::Unknown | Held::Nothing => {}
-            }
+        match first.probe.as_ref().map(|probe| probe.held) {
+            Some(Held::Entry(entry)) => entry.touch(),
+            Some(Held::Node(node)) => node.touch(),
+            Some(Held::Unknown | Held::Nothing) | None => {}
         }
     }
 }
@@ -189,24 +197,25 @@ impl Responder {
     pub fn datagrams(&mut self, now: &Now<'_>, batch: &mut [Datagram<'_>]) {
         let mut folded = std::mem::take(&mut self.folded);
         let mut seen = ArrayVec::<First<'_, '_>, BATCH_MAX>::new();
-        for (datagram, row) in batch.iter().zip(&mut folded) {
-            seen.push(self.first(now, datagram.listener, || Origin::of(datagram), datagram.query, row));
+        seen.extend(batch.iter().map(|datagram| First::of(datagram.query)));
+        for (first, (datagram, row)) in seen.iter_mut().zip(batch.iter().zip(&mut folded)) {
+            self.place(now, datagram.listener, || Origin::of(datagram), first, row);
         }
         bring(now.data, &mut seen);
         let mut answer = Answer::new(std::mem::take(&mut self.memory));
         for (first, (datagram, row)) in seen.iter().zip(batch.iter_mut().zip(&folded)) {
             let origin = Origin::of(datagram);
             let reply = &mut *datagram.reply;
-            datagram.reply_len = match first {
-                First::Refused(refusal) => refuse(datagram.query, *refusal, reply, &self.stats),
-                First::Query(query, route, probe) => {
-                    let limit = udp_limit(query, plan(now, *route));
+            datagram.reply_len = match &first.query {
+                Err(refusal) => refuse(datagram.query, *refusal, reply, &self.stats),
+                Ok(query) => {
+                    let limit = udp_limit(query, plan(now, first.route));
                     let folded = &row[..query.qname.len()];
                     let question = Asking {
                         query,
                         folded,
-                        route: *route,
-                        probe: probe.as_ref(),
+                        route: first.route,
+                        probe: first.probe.as_ref(),
                         origin: &origin,
                         limit,
                     };
@@ -218,30 +227,27 @@ impl Responder {
         self.folded = folded;
     }
 
-    /// The first pass over a query: what it is, whose it is, and where its name would stand.
+    /// The first pass over a query: whose it is, and where its name would stand.
     #[inline]
-    fn first<'p, 'o>(
+    fn place<'o>(
         &self,
         now: &Now<'_>,
         listener: ListenerId,
         origin: impl Fn() -> Origin<'o>,
-        packet: &'p [u8],
+        first: &mut First<'_, '_>,
         row: &mut [u8; 256],
-    ) -> First<'p, 'static> {
-        let query = match Query::parse(packet) {
-            Ok(query) => query,
-            Err(refusal) => return First::Refused(refusal),
-        };
+    ) {
+        let Ok(query) = &first.query else { return };
         let name = &mut row[..query.qname.len()];
         label::fold_into(query.qname.as_bytes(), name);
         let listener = now.config.listeners.get(usize::from(listener.0));
-        let found = listener.and_then(|listener| route(now.config, listener, name, query.rtype, &query, origin));
-        let probe = found.and_then(|(at, route)| now.config.plans[route.plan as usize].first_zone(name, at));
-        let probe = probe.map(|probe| Probe {
-            hash: self.hash.of(&name[..probe.len]),
-            ..probe
-        });
-        First::Query(query, found.map(|(_, route)| route), probe)
+        let found = listener.and_then(|listener| route(now.config, listener, name, query.rtype, query, origin));
+        let Some((at, route)) = found else { return };
+        first.route = Some(route);
+        first.probe = now.config.plans[route.plan as usize].first_zone(name, at);
+        if let Some(probe) = &mut first.probe {
+            probe.hash = self.hash.of(&name[..probe.len]);
+        }
     }
 
     /// Answers one query into `room`; returns the bytes of the reply, 0 where it left by an effect.
@@ -517,14 +523,17 @@ impl Responder {
         let mut row = [0; 256];
         let mut room = self.take_message();
         let mut transfer = None;
-        let len = match self.first(now, origin.listener, || origin, message, &mut row) {
-            First::Refused(refusal) => refuse(message, refusal, &mut room, &self.stats),
-            First::Query(query, route, probe) => {
+        let mut first = First::of(message);
+        self.place(now, origin.listener, || origin, &mut first, &mut row);
+        let First { query, route, probe } = &first;
+        let len = match query {
+            Err(refusal) => refuse(message, *refusal, &mut room, &self.stats),
+            Ok(query) => {
                 let folded = &row[..query.qname.len()];
                 let asking = Asking {
-                    query: &query,
+                    query,
                     folded,
-                    route,
+                    route: *route,
                     probe: probe.as_ref(),
                     origin: &origin,
                     limit: MESSAGE_LEN_MAX,
@@ -534,8 +543,8 @@ impl Responder {
                     && let Ok(apex) = Name::from_wire(folded)
                 {
                     let opt = query.opt.as_ref();
-                    let opt = opt.map(|opt| reply_opt(opt, plan(now, route), &origin, answer));
-                    transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), &query, opt)));
+                    let opt = opt.map(|opt| reply_opt(opt, plan(now, *route), &origin, answer));
+                    transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), query, opt)));
                 }
                 len
             }

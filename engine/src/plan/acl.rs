@@ -49,6 +49,7 @@ pub enum AclAction {
     Allow,
 }
 
+#[inline(never)]
 pub(super) fn enter<'z>(acl: &Acl, visit: &Visit<'_, 'z>, stats: &WorkerStats, answer: &mut Answer<'z>) -> Flow {
     let (action, zone) = acl.decide(visit).unwrap_or((AclAction::Allow, 0));
     let series = match action {

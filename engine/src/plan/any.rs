@@ -8,6 +8,7 @@ use crate::answer::{Answer, Bytes, Owner, Pick};
 const HINFO: &[u8] = b"\x0dANY obsoleted\x0cSee RFC 8482";
 const TTL_SECS: u32 = 8482;
 
+#[inline(never)]
 pub(super) fn enter(asked: &Asked<'_>, answer: &mut Answer<'_>) -> Flow {
     if asked.rtype != Rtype::ANY {
         return Flow::Next;

@@ -18,6 +18,7 @@ pub struct Chaos {
     pub authors: Box<[Box<[u8]>]>,
 }
 
+#[inline(never)]
 pub(super) fn enter<'z>(chaos: &'z Chaos, asked: &Asked<'_>, random: &mut ChaCha8Rng, answer: &mut Answer<'z>) -> Flow {
     if asked.rclass != Rclass::CH || asked.rtype != Rtype::TXT {
         return Flow::Next;

@@ -61,6 +61,7 @@ pub(super) fn enter<'z>(source: &Source, is_last: bool, visit: &mut Visit<'_, 'z
     look_up(&inside, visit, answer)
 }
 
+#[inline(never)]
 pub(super) fn enter_auto<'z>(auto: &Auto, is_last: bool, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     if !auto.zones.contains(visit.asked.folded) {
         return Flow::Next;
@@ -81,6 +82,7 @@ pub(super) fn enter_auto<'z>(auto: &Auto, is_last: bool, visit: &mut Visit<'_, '
     look_up(&inside, visit, answer)
 }
 
+#[inline(never)]
 pub(super) fn enter_secondary<'z>(
     secondary: &Secondary,
     is_last: bool,

@@ -17,11 +17,13 @@ pub struct Header {
 }
 
 /// The question is seen on the way down.
+#[inline(never)]
 pub(super) fn enter(header: &Header, answer: &mut Answer<'_>) {
     answer.extras.rd = header.query_rd.or(answer.extras.rd);
 }
 
 /// Replies of steps are seen on the way up; those that the server makes itself come from above.
+#[inline(never)]
 pub(super) fn leave(header: &Header, answer: &mut Answer<'_>) {
     if is_servers_own(answer) {
         return;

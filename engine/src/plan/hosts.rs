@@ -7,6 +7,7 @@ use crate::answer::{Answer, Bytes, Owner, Pick};
 use crate::zone::{Node, RecordZone, Zone};
 use nodens_wire::Section;
 
+#[inline(never)]
 pub(super) fn enter<'z>(hosts: &Hosts, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     let Some(Zone::Records(zone)) = visit.data.zone(hosts.data) else {
         return Flow::Next;

@@ -25,6 +25,7 @@ const LOOPBACK: &[u8] = b"\x011\x010\x010\x03127\x07in-addr\x04arpa\0";
 /// `localhost. root.localhost. 1 0 0 0 604800`
 const SOA: &[u8] = b"\x09localhost\0\x04root\x09localhost\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\x09\x3a\x80";
 
+#[inline(never)]
 pub(super) fn enter<'z>(local: Local, visit: &Visit<'_, 'z>, stats: &WorkerStats, answer: &mut Answer<'z>) -> Flow {
     let asked = visit.asked;
     let zone_at = zone_at(asked.folded);

@@ -7,6 +7,7 @@ use crate::answer::Answer;
 use crate::encode::Prepared;
 
 /// Denials and referrals live in AUTHORITY and stay whole.
+#[inline(never)]
 pub(super) fn leave(asked: &Asked<'_>, client: &Client<'_>, answer: &mut Answer<'_>) {
     let is_transfer = matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR);
     if answer.rcode != Rcode::NOERROR

@@ -30,6 +30,7 @@ impl Clients {
     }
 }
 
+#[inline(never)]
 pub(super) fn enter<'z>(transfer: &Transfer, plan: &Plan, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     let asked = visit.asked;
     // An alias on the way does not make it a question for another zone.

@@ -190,6 +190,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         for (at, step) in plan.steps.iter().enumerate().skip(start) {
             visit.probe = probe.filter(|probe| at == usize::from(probe.step));
             let is_last = at + 1 == plan.steps.len();
+            // Most steps are kept out of here: what they need would be made ready for every query.
             let flow = match step {
                 Step::LoadBalance(_) | Step::Minimal => Flow::Next,
                 Step::Local(step) => local::enter(*step, &visit, self.stats, answer),

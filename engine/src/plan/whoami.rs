@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use super::{Flow, StepName, Visit};
 use crate::answer::{Answer, Bytes, Owner, Pick};
 
+#[inline(never)]
 pub(super) fn enter<'z>(visit: &Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     answer.aa = true;
     answer.rclass = visit.asked.rclass;
