@@ -75,7 +75,7 @@ fn every_directive_is_listed_once() {
 
 #[test]
 fn every_flag_is_listed_once() {
-    let name = Regex::new(r"`-([\w.]+)").unwrap();
+    let name = Regex::new(r"`-([\w.-]+)").unwrap();
     let rows = rows("docs/command-line.md", "## Flags");
     let mut listed: Vec<_> = rows
         .iter()
