@@ -1,7 +1,7 @@
 //! What fills zones, as the running server keeps it: begun, followed, asked to look again, ended.
 //!
 //! A kind of source is a function here that begins it and a line in [`begin`]; its settings are a
-//! [`SourceKey`](crate::numbers::SourceKey). It publishes from the task given to [`Source::follow`] alone, so that nothing
+//! [`SourceKey`](crate::numbers::SourceKey). It publishes from the task given to `Source::follow` alone, so that nothing
 //! is published once that task has ended.
 
 use std::sync::Arc;
