@@ -97,20 +97,20 @@ pub(crate) fn report(cells: &[Cell], memory: &[(Kind, f64)], options: &Options) 
         }
         previous = Some(cell);
         let floor = floor(cells, cell);
-        let ratio = floor.map_or(f64::NAN, |floor| ratio(cell, floor));
-        let above = floor.map_or(f64::NAN, |floor| cell.user_per_query() - floor.user_per_query());
+        // No echo speaks TLS.
+        let ratio = floor.map_or_else(|| "-".to_owned(), |floor| format!("{:.2}", ratio(cell, floor)));
+        let above = floor.map(|floor| cell.user_per_query() - floor.user_per_query());
+        let above = above.map_or_else(|| "-".to_owned(), |above| format!("{above:.2}"));
         let lost = cell.sum(|s| s.lost) / (cell.sum(|s| s.lost) + cell.sum(|s| s.completed)) * 100.0;
         let waits = cell.sum(|s| s.completed) / cell.sum(|s| s.usage.waits).max(1.0);
         let row = format!(
-            "{}  {:<4} {:>6}  {:<12} {:7.2} {:6.2} {:8.2} {:10.2} {:10.0} {:11.0} {:13.1} {:7.3}\n",
+            "{}  {:<4} {:>6}  {:<12} {:7.2} {ratio:>6} {:8.2} {above:>10} {:10.0} {:11.0} {:13.1} {:7.3}\n",
             cell.transport,
             cell.mix.name(),
             rate_text(cell.rate),
             cell.kind.name(),
             cell.median(Sample::cpu_per_query),
-            ratio,
             cell.user_per_query(),
-            above,
             cell.median(|s| s.qps),
             cell.median(|s| s.latency_us),
             waits,
