@@ -109,9 +109,11 @@ FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-covera
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1
 fuzz: need-build ## FUZZ="message name" SECS=60: each target for so long, from its corpus
 	@$(call need,c++=g++)
+	mkdir -p fuzz/artifacts $(FUZZ:%=$(TARGET)/fuzz/corpus/%)
 	for target in $(FUZZ); do \
 	    RUSTFLAGS='$(FUZZ_FLAGS)' $(CARGO) run --release --target "$$(rustc -vV | sed -n 's/^host: //p')" --target-dir $(TARGET)/fuzz \
-	        -p nodens-fuzz --bin "$$target" -- -max_total_time=$(SECS) -artifact_prefix=fuzz/artifacts/ fuzz/corpus/"$$target"; \
+	        -p nodens-fuzz --bin "$$target" -- -max_total_time=$(SECS) -artifact_prefix=fuzz/artifacts/ \
+	        $(TARGET)/fuzz/corpus/"$$target" fuzz/corpus/"$$target"; \
 	done
 
 sim: need-build ## SEED=N: the simulation from that seed, else from many
