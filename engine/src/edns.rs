@@ -58,14 +58,15 @@ impl ReplyOpt {
     }
 }
 
+/// The largest UDP message that the client of a query takes.
+pub(crate) fn offered(query: &Query<'_>) -> u16 {
+    query.opt.as_ref().map_or(edns::UDP_SIZE_MIN, Opt::udp_size_usable)
+}
+
 /// Most bytes of a UDP reply: what the client offers, which `bufsize` may lower.
 pub(crate) fn udp_limit(query: &Query<'_>, plan: Option<&Plan>) -> usize {
-    let Some(opt) = &query.opt else {
-        return usize::from(edns::UDP_SIZE_MIN);
-    };
-    let offered = opt.udp_size_usable();
-    let size = plan.and_then(|plan| plan.udp_size);
-    usize::from(size.map_or(offered, |size| size.min(offered)))
+    let size = plan.and_then(|plan| plan.udp_size).unwrap_or(u16::MAX);
+    usize::from(offered(query).min(size))
 }
 
 /// The OPT of the reply to a query with one. There is a plan where a block holds the name.

@@ -6,13 +6,14 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::{mem, ptr};
 
+use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use socket2::Socket;
 
-use super::control::{Control, PacketInfo};
+use super::control::{Control, PacketInfo, destination};
 use super::counters::Cells;
-use super::{BATCH_MAX, DATAGRAM_ROOM, Datagram, ListenerId, Peer, SharedSocket, Transport};
+use super::{BATCH_MAX, DATAGRAM_ROOM, Datagram, Handler, ListenerId, Peer, SharedSocket, Transport};
 
 /// How long a full send buffer may hold up a worker before replies are given up, once a batch.
 const SEND_PATIENCE: Timespec = Timespec {
@@ -169,6 +170,14 @@ pub(super) fn empty_message() -> libc::mmsghdr {
     unsafe { mem::zeroed() }
 }
 
+/// A datagram where it was received.
+pub(super) struct Received<'r> {
+    pub(super) query: &'r [u8],
+    pub(super) cut: bool,
+    pub(super) peer: &'r Peer,
+    pub(super) control: &'r [u8],
+}
+
 /// Room for one reply. The last 64 bytes keep the rooms from falling on the same cache sets.
 #[repr(C, align(64))]
 struct Room {
@@ -213,27 +222,58 @@ impl Replies {
         }
     }
 
-    /// The rooms, for the datagrams of one batch, and the part that sends them.
-    pub(super) fn split(&mut self) -> (impl Iterator<Item = &mut [u8]>, Outgoing<'_>) {
-        let rooms = self.rooms.iter_mut().map(|room| room.bytes.as_mut_slice());
-        (
-            rooms,
-            Outgoing {
-                envelopes: &mut self.envelopes,
-                messages: &mut self.messages,
-            },
-        )
+    /// Has the handler answer a batch of datagrams that came by a socket, and sends the replies; returns how many came.
+    pub(super) fn answer<'r>(
+        &mut self,
+        listener: &UdpListener,
+        received: impl Iterator<Item = Received<'r>>,
+        handler: &mut impl Handler,
+        cells: &Cells,
+    ) -> usize {
+        let mut batch = ArrayVec::<Datagram<'_>, BATCH_MAX>::new();
+        for (received, room) in received.zip(&mut self.rooms) {
+            let Received {
+                query,
+                cut,
+                peer,
+                control,
+            } = received;
+            cells.datagrams_cut.add(cut.into());
+            let local = if listener.info == PacketInfo::None {
+                listener.own
+            } else {
+                destination(control)
+            };
+            batch.push(Datagram {
+                query,
+                cut,
+                reply: &mut room.bytes,
+                reply_len: 0,
+                peer,
+                listener: listener.id,
+                local,
+            });
+        }
+        cells.batches.add(1);
+        cells.datagrams.add(batch.len() as u64);
+        handler.datagrams(&mut batch);
+        let outgoing = Outgoing {
+            envelopes: &mut self.envelopes,
+            messages: &mut self.messages,
+        };
+        outgoing.send(listener, &mut batch, cells);
+        batch.len()
     }
 }
 
 /// Sends the replies of a batch.
-pub(super) struct Outgoing<'r> {
+struct Outgoing<'r> {
     envelopes: &'r mut [Envelope],
     messages: &'r mut [libc::mmsghdr],
 }
 
 impl Outgoing<'_> {
-    pub(super) fn send(self, listener: &UdpListener, batch: &mut [Datagram<'_>], cells: &Cells) {
+    fn send(self, listener: &UdpListener, batch: &mut [Datagram<'_>], cells: &Cells) {
         let replies = batch.iter_mut().filter(|datagram| datagram.reply_len > 0);
         let mut len = 0;
         for ((datagram, envelope), message) in replies.zip(self.envelopes.iter_mut()).zip(self.messages.iter_mut()) {

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use io_uring::types::BufRingEntry;
 
 use super::DATAGRAM_ROOM;
+use super::batch::Received;
 use super::control::CONTROL_ROOM;
 use super::peer::{PEER_ROOM, Peer};
 
@@ -46,14 +47,6 @@ struct OutHeader {
 /// A slot that is ours.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Slot(u16);
-
-/// A datagram in a slot.
-pub(super) struct Received<'r> {
-    pub(super) query: &'r [u8],
-    pub(super) cut: bool,
-    pub(super) peer: &'r Peer,
-    pub(super) control: &'r [u8],
-}
 
 /// The ring of slots.
 pub(super) struct BufRing {

@@ -4,14 +4,13 @@ use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::{io, ptr};
 
-use arrayvec::ArrayVec;
 use rustix::io::Errno;
 
-use super::batch::{Replies, UdpListener, empty_message};
-use super::control::{CONTROL_ROOM, PacketInfo, destination};
+use super::batch::{Received, Replies, UdpListener, empty_message};
+use super::control::CONTROL_ROOM;
 use super::counters::Cells;
 use super::peer::PEER_ROOM;
-use super::{BATCH_MAX, DATAGRAM_ROOM, Datagram, Handler, Peer};
+use super::{BATCH_MAX, DATAGRAM_ROOM, Handler, Peer};
 
 /// Where one datagram is received. The size is no power of two, lest all slots fall on the same cache sets.
 #[repr(C, align(64))]
@@ -19,14 +18,6 @@ struct Slot {
     peer: Peer,
     control: [u8; CONTROL_ROOM],
     query: [u8; DATAGRAM_ROOM],
-}
-
-/// A datagram in its slot.
-struct Received<'s> {
-    query: &'s [u8],
-    cut: bool,
-    peer: &'s Peer,
-    control: &'s [u8],
 }
 
 /// The slots of one batch and the messages that point to them; set up once, and after a batch only what the kernel
@@ -88,36 +79,7 @@ impl Slots {
         if len == 0 {
             return 0;
         }
-        let (rooms, outgoing) = replies.split();
-        let mut batch = ArrayVec::<Datagram<'_>, BATCH_MAX>::new();
-        for (reply, received) in rooms.zip(self.received(len)) {
-            let Received {
-                query,
-                cut,
-                peer,
-                control,
-            } = received;
-            cells.datagrams_cut.add(cut.into());
-            let local = if listener.info == PacketInfo::None {
-                listener.own
-            } else {
-                destination(control)
-            };
-            batch.push(Datagram {
-                query,
-                cut,
-                reply,
-                reply_len: 0,
-                peer,
-                listener: listener.id,
-                local,
-            });
-        }
-        cells.batches.add(1);
-        cells.datagrams.add(len as u64);
-        handler.datagrams(&mut batch);
-        outgoing.send(listener, &mut batch, cells);
-        len
+        replies.answer(listener, self.received(len), handler, cells)
     }
 
     /// Takes up to a batch; 0 if there is nothing.

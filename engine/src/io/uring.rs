@@ -17,15 +17,15 @@ use rustix::io::Errno;
 
 use super::accept::free_place;
 use super::batch::{Replies, UdpListener};
-use super::bufring::{BufRing, Received, Slot};
-use super::control::{CONTROL_ROOM, PacketInfo, destination};
+use super::bufring::{BufRing, Slot};
+use super::control::{CONTROL_ROOM, PacketInfo};
 use super::counters::Cells;
 use super::peer::PEER_ROOM;
 use super::readiness::Patience;
 use super::ring::{BUFFERS, Ring, UringDenied};
 use super::slots::Slots;
 use super::watched::Watched;
-use super::{BATCH_MAX, Counters, Datagram, Effect, Handler, ListenerId, ListenerSockets, Port, SharedSocket, Sockets};
+use super::{BATCH_MAX, Counters, Effect, Handler, ListenerId, ListenerSockets, Port, SharedSocket, Sockets};
 use crate::time::Instant;
 
 /// Buffers of a ring, and what is tried where memory is short. Bursts wait in the sockets; more buffers than a few
@@ -416,41 +416,12 @@ impl Pending {
         let Some(receiver) = &udp[self.at] else { return 0 };
         let listener = &receiver.listener;
         let control_room = receiver.control_room();
-        let (rooms, outgoing) = replies.split();
-        let mut batch = ArrayVec::<Datagram<'_>, BATCH_MAX>::new();
-        for (reply, (slot, len)) in rooms.zip(&self.slots) {
-            let Some(received) = buffers.received(slot, *len, control_room) else {
-                cells.receive_errors.add(1);
-                continue;
-            };
-            let Received {
-                query,
-                cut,
-                peer,
-                control,
-            } = received;
-            cells.datagrams_cut.add(cut.into());
-            let local = if control_room == 0 {
-                listener.own
-            } else {
-                destination(control)
-            };
-            batch.push(Datagram {
-                query,
-                cut,
-                reply,
-                reply_len: 0,
-                peer,
-                listener: listener.id,
-                local,
-            });
-        }
-        let len = batch.len();
-        cells.batches.add(1);
-        cells.datagrams.add(len as u64);
-        handler.datagrams(&mut batch);
-        outgoing.send(listener, &mut batch, cells);
-        drop(batch);
+        let received = self.slots.iter().filter_map(|(slot, len)| {
+            let received = buffers.received(slot, *len, control_room);
+            cells.receive_errors.add(received.is_none().into());
+            received
+        });
+        let len = replies.answer(listener, received, handler, cells);
         for (slot, _) in self.slots.drain(..) {
             buffers.give(slot);
         }
@@ -519,7 +490,7 @@ fn header(info: PacketInfo) -> libc::msghdr {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ListenerId, StreamEvent, UpstreamDatagram, Waker, bind_udp};
+    use super::super::{Datagram, ListenerId, StreamEvent, UpstreamDatagram, Waker, bind_udp};
     use super::*;
     use std::net::UdpSocket;
 

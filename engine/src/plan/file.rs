@@ -42,10 +42,7 @@ pub struct Copied {
 
 /// `is_last`: a name outside the zones has nowhere else to go.
 pub(super) fn enter<'z>(source: &Source, is_last: bool, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
-    let Some((at, zone)) = visit.zone(&source.zones, |zone| *zone) else {
-        return outside(is_last, answer);
-    };
-    let Some(Zone::Records(zone)) = visit.data.zone(zone) else {
+    let Some((at, zone)) = held(visit, &source.zones, |zone| *zone) else {
         return outside(is_last, answer);
     };
     // A zone that comes from a file has nobody to be notified by (RFC 8906 §3.1.4: say so).
@@ -92,10 +89,7 @@ pub(super) fn enter_secondary<'z>(
     if visit.client.opcode() == Opcode::NOTIFY {
         return notified(secondary, is_last, visit, answer);
     }
-    let Some((at, zone)) = visit.zone(&secondary.zones, |zone| zone.data) else {
-        return outside(is_last, answer);
-    };
-    let Some(Zone::Records(zone)) = visit.data.zone(zone) else {
+    let Some((at, zone)) = held(visit, &secondary.zones, |zone| zone.data) else {
         return outside(is_last, answer);
     };
     let inside = Inside {
@@ -119,6 +113,20 @@ fn notified(secondary: &Secondary, is_last: bool, visit: &Visit<'_, '_>, answer:
     answer.by = Some(StepName::Secondary);
     answer.aa = true;
     Flow::Answered
+}
+
+/// The zone of a step that holds the name, and how many bytes of it stand in front of the zone's.
+#[inline]
+fn held<'z, T>(
+    visit: &Visit<'_, 'z>,
+    zones: &ZoneMap<T>,
+    id: impl FnOnce(&T) -> ZoneId,
+) -> Option<(usize, &'z RecordZone)> {
+    let (at, id) = visit.zone(zones, id)?;
+    match visit.data.zone(id)? {
+        Zone::Records(zone) => Some((at, zone)),
+        _ => None,
+    }
 }
 
 fn outside(is_last: bool, answer: &mut Answer<'_>) -> Flow {

@@ -11,6 +11,7 @@ use super::{
     minimal, route, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
+use crate::edns;
 use crate::responder::{Now, Origin};
 use crate::services::answer::Scratch;
 use crate::services::{Entry, ServiceTree};
@@ -52,10 +53,10 @@ impl Client<'_> {
 
     /// What the client can take: 512 without an OPT, 65,535 over TCP.
     pub(crate) fn bufsize(&self) -> u16 {
-        match &self.query.opt {
-            _ if self.origin.is_stream => u16::MAX,
-            Some(opt) => opt.udp_size_usable(),
-            None => 512,
+        if self.origin.is_stream {
+            u16::MAX
+        } else {
+            edns::offered(self.query)
         }
     }
 }
