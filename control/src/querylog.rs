@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use crossbeam::sync::Parker;
 use nodens_engine::Reason;
-use nodens_engine::log::{LogEntry, LogLine, LogQueue};
+use nodens_engine::log::{LogEntry, LogLine, LogQueue, LogReader};
 use nodens_engine::plan::StepName;
 use nodens_wire::Rcode;
 
@@ -53,15 +53,15 @@ impl Writer {
     pub fn start(workers: usize) -> std::io::Result<(Self, Vec<LogQueue>)> {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
-        let queues: Vec<_> = (0..workers).map(|_| LogQueue::new(unparker.clone())).collect();
+        let (mut reader, queues) = LogReader::new(workers, &unparker);
         let stop = Arc::new(AtomicBool::new(false));
         let settings = Arc::new(ArcSwap::default());
-        let (own_queues, own_stop, own_settings) = (queues.clone(), Arc::clone(&stop), Arc::clone(&settings));
+        let (own_stop, own_settings) = (Arc::clone(&stop), Arc::clone(&settings));
         let thread = std::thread::Builder::new().name("querylog".into()).spawn(move || {
             let mut lines = Lines::default();
             loop {
                 let last = own_stop.load(Ordering::Acquire);
-                while lines.drain(&own_queues, &own_settings) {}
+                while lines.drain(&mut reader, &own_settings) {}
                 if last {
                     return lines.end();
                 }
@@ -110,9 +110,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// Writes the lines that wait, up to a limit, and those of gathered errors whose time has come; tells whether there
-    /// were any.
-    fn drain(&mut self, queues: &[LogQueue], settings: &ArcSwap<Settings>) -> bool {
+    /// Writes the lines that wait, and those of gathered errors whose time has come; tells whether there were any.
+    fn drain(&mut self, reader: &mut LogReader, settings: &ArcSwap<Settings>) -> bool {
         let settings = settings.load();
         if !Arc::ptr_eq(&settings, &self.settings) {
             self.tell(None);
@@ -122,17 +121,18 @@ impl Lines {
                 .collect();
             self.settings = Arc::clone(&settings);
         }
-        for queue in queues {
-            while let Some(entry) = queue.pop() {
-                // Writing to a String cannot fail.
-                let _ = self.line(&entry);
-                if self.text.len() > WRITE_MAX {
-                    break;
-                }
+        let mut came = false;
+        for entry in reader.take() {
+            came = true;
+            // Writing to a String cannot fail.
+            let _ = self.line(&entry);
+            if self.text.len() > WRITE_MAX {
+                self.write();
             }
         }
         self.tell(Some(Instant::now()));
-        self.write()
+        self.write();
+        came
     }
 
     fn line(&mut self, entry: &LogEntry) -> std::fmt::Result {
@@ -171,11 +171,9 @@ impl Lines {
         }
     }
 
-    fn write(&mut self) -> bool {
+    fn write(&mut self) {
         output::lines(&self.text);
-        let wrote = !self.text.is_empty();
         self.text.clear();
-        wrote
     }
 
     /// Nothing comes any more.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam::queue::ArrayQueue;
 use crossbeam::sync::Unparker;
@@ -147,30 +148,128 @@ pub struct LogEntry {
 /// Where a worker leaves its log entries.
 #[derive(Clone, Debug)]
 pub struct LogQueue {
-    queue: Arc<ArrayQueue<LogEntry>>,
+    queue: Arc<ArrayQueue<(u64, LogEntry)>>,
+    /// The next entry's place among those of all workers.
+    places: Arc<AtomicU64>,
     writer: Unparker,
 }
 
 impl LogQueue {
-    /// A queue whose reader sleeps on the other half of `writer`.
-    #[must_use]
-    pub fn new(writer: Unparker) -> Self {
-        Self {
-            queue: Arc::new(ArrayQueue::new(QUEUE_MAX)),
-            writer,
-        }
-    }
-
     /// Leaves an entry; false where the queue is full.
     pub(crate) fn push(&self, entry: LogEntry) -> bool {
-        let pushed = self.queue.push(entry).is_ok();
+        let place = self.places.fetch_add(1, Ordering::AcqRel);
+        let pushed = self.queue.push((place, entry)).is_ok();
         self.writer.unpark();
         pushed
     }
+}
 
-    /// Takes the oldest entry.
+/// Takes what all workers left, in order: who waits for an answer before he asks again finds his questions so in the log,
+/// whichever workers took them.
+#[derive(Debug)]
+pub struct LogReader {
+    queues: Vec<LogQueue>,
+    places: Arc<AtomicU64>,
+    /// Taken, but others that belong before them may have been missed.
+    waiting: Vec<(u64, LogEntry)>,
+}
+
+impl LogReader {
+    /// A reader that sleeps on the other half of `writer`, and a queue for each of so many workers.
     #[must_use]
-    pub fn pop(&self) -> Option<LogEntry> {
-        self.queue.pop()
+    pub fn new(workers: usize, writer: &Unparker) -> (Self, Vec<LogQueue>) {
+        let places = Arc::new(AtomicU64::new(0));
+        let queue = || LogQueue {
+            queue: Arc::new(ArrayQueue::new(QUEUE_MAX)),
+            places: Arc::clone(&places),
+            writer: writer.clone(),
+        };
+        let queues: Vec<_> = (0..workers).map(|_| queue()).collect();
+        let reader = Self {
+            queues: queues.clone(),
+            places,
+            waiting: Vec::new(),
+        };
+        (reader, queues)
+    }
+
+    /// What has been left until now. What comes while the queues are looked through waits for the next call: another that
+    /// belongs before it may stand in a queue that was looked through already.
+    pub fn take(&mut self) -> impl Iterator<Item = LogEntry> + '_ {
+        let until = self.places.load(Ordering::Acquire);
+        for queue in &self.queues {
+            self.waiting
+                .extend(std::iter::from_fn(|| queue.queue.pop()).take(QUEUE_MAX));
+        }
+        self.waiting.sort_unstable_by_key(|&(place, _)| place);
+        let ready = self.waiting.partition_point(|&(place, _)| place < until);
+        self.waiting.drain(..ready).map(|(_, entry)| entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam::sync::Parker;
+
+    use super::*;
+
+    fn entry(id: u16) -> LogEntry {
+        LogEntry {
+            line: LogLine::Query(0),
+            reason: None,
+            remote: ([127, 0, 0, 1], 53).into(),
+            local: None,
+            is_stream: false,
+            id,
+            opcode: Opcode::QUERY,
+            name: NameBuf::root(),
+            rtype: Rtype::A,
+            rclass: Rclass::IN,
+            size: 17,
+            dnssec_ok: false,
+            bufsize: 512,
+            rcode: Some(Rcode::NOERROR),
+            kind: ReplyKind::Success,
+            has_metadata: false,
+            flags: Flags(0),
+            reply_size: 17,
+            duration_nanos: 0,
+        }
+    }
+
+    #[test]
+    fn the_entries_of_several_workers_come_in_the_order_of_their_making() {
+        let (mut reader, queues) = LogReader::new(3, Parker::new().unparker());
+        for id in 0..300 {
+            // 0 0 1 1 2 2 0 0 ..., and now and then another.
+            let worker = usize::from(id / 2 + u16::from(id % 7 == 0)) % queues.len();
+            assert!(queues[worker].push(entry(id)));
+        }
+        let ids: Vec<_> = reader.take().map(|entry| entry.id).collect();
+        assert_eq!(ids, (0..300).collect::<Vec<_>>());
+        assert_eq!(reader.take().count(), 0);
+    }
+
+    #[test]
+    fn what_comes_while_others_are_taken_is_not_taken_before_them() {
+        const EACH: u16 = 20_000;
+        let (mut reader, queues) = LogReader::new(2, Parker::new().unparker());
+        std::thread::scope(|scope| {
+            // One asker whose questions go to one worker and then the other.
+            scope.spawn(|| {
+                for id in 0..EACH {
+                    while !queues[usize::from(id % 3 == 0)].push(entry(id)) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let mut next = 0;
+            while next < EACH {
+                for entry in reader.take() {
+                    assert_eq!(entry.id, next);
+                    next += 1;
+                }
+            }
+        });
     }
 }

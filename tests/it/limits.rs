@@ -6,7 +6,7 @@ use crossbeam::sync::Parker;
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::RecordType;
 use nodens_engine::io::{DATAGRAM_ROOM, Effect, StreamEvent, StreamId};
-use nodens_engine::log::{LogQueue, QUEUE_MAX};
+use nodens_engine::log::{LogReader, QUEUE_MAX};
 use nodens_engine::responder::EFFECTS_MAX;
 use nodens_engine::services::{GATHERED_MAX, Service, VISITED_MAX};
 use nodens_engine::stream::{FIRST_QUERY, IDLE, REPLIES_LEN_MAX, STREAMS_MAX};
@@ -356,11 +356,11 @@ fn a_reader_who_does_not_read_pauses_its_queries() {
 
 #[test]
 fn a_full_log_loses_lines_and_counts_them() {
-    let log = LogQueue::new(Parker::new().unparker().clone());
+    let (mut reader, mut queues) = LogReader::new(1, Parker::new().unparker());
     let mut block = plan(etcd(ZONE, 0));
     block.log = [log_all()].into();
     let zone = Zone::Services(tree(ZONE, [service("web", v4(1))]));
-    let mut served = Served::new(vec![(ZONE, block)], vec![zone], Some(log.clone()));
+    let mut served = Served::new(vec![(ZONE, block)], vec![zone], queues.pop());
     for _ in 0..QUEUE_MAX {
         served.exchange(&packet(1, "web.cedar.example. A", None), 512);
     }
@@ -372,7 +372,7 @@ fn a_full_log_loses_lines_and_counts_them() {
         "the answer is not lost"
     );
     assert_eq!(served.stats.log_dropped.get(), 1);
-    assert_eq!(std::iter::from_fn(|| log.pop()).count(), QUEUE_MAX);
+    assert_eq!(reader.take().count(), QUEUE_MAX);
 }
 
 #[test]
