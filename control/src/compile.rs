@@ -147,7 +147,7 @@ pub fn compile(corefile: &Corefile, hash: &NameHash, numbers: &mut Numbers) -> R
             start_lines: Vec::new(),
             notices: Vec::new(),
         },
-        errors: Vec::new(),
+        errors: corefile.unbuilt().cloned().collect(),
     };
     for block in &corefile.blocks {
         compiler.block(block);

@@ -57,7 +57,14 @@ fn load(options: &Options) -> Result<(Corefile, Input), ExitCode> {
         ExitCode::FAILURE
     })?;
     match corefile::load(&input, options.port, &Machine) {
-        Ok(corefile) => Ok((corefile, input)),
+        Ok(corefile) => {
+            let unbuilt: Vec<_> = corefile.unbuilt().cloned().collect();
+            if unbuilt.is_empty() {
+                return Ok((corefile, input));
+            }
+            complain(&format!("{:#}\n", corefile.refused(&unbuilt)));
+            Err(ExitCode::FAILURE)
+        }
         Err(refused) => {
             complain(&format!("{}\n", refused.render(colour(&std::io::stderr()))));
             Err(ExitCode::FAILURE)

@@ -225,6 +225,24 @@ impl Rcode {
             _ => return None,
         })
     }
+
+    /// The rcode with a mnemonic, in any letter case; also those that only TSIG and TKEY use, and an old misspelling.
+    pub fn from_mnemonic(text: &str) -> Option<Self> {
+        const OTHERS: [(&str, u16); 6] = [
+            ("NOTIMPL", 4),
+            ("BADSIG", 16),
+            ("BADMODE", 19),
+            ("BADNAME", 20),
+            ("BADALG", 21),
+            ("BADTRUNC", 22),
+        ];
+        let named = (0..=Self::BADCOOKIE.0).map(Self);
+        named
+            .filter_map(|rcode| Some((rcode.mnemonic()?, rcode.0)))
+            .chain(OTHERS)
+            .find(|(known, _)| text.eq_ignore_ascii_case(known))
+            .map(|(_, number)| Self(number))
+    }
 }
 
 impl fmt::Display for Rcode {
@@ -240,6 +258,21 @@ impl fmt::Display for Rcode {
 mod tests {
     use super::*;
     use std::format;
+
+    #[test]
+    fn rcodes_have_names() {
+        for number in 0..=u16::from(u8::MAX) {
+            let rcode = Rcode(number);
+            if let Some(name) = rcode.mnemonic() {
+                assert_eq!(Rcode::from_mnemonic(name), Some(rcode));
+            }
+        }
+        assert_eq!(Rcode::from_mnemonic("nxDomain"), Some(Rcode::NXDOMAIN));
+        assert_eq!(Rcode::from_mnemonic("badsig"), Some(Rcode::BADVERS));
+        for text in ["", "RCODE3", "3", "NXDOMAINS"] {
+            assert_eq!(Rcode::from_mnemonic(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn every_bit_has_one_name() {

@@ -101,6 +101,12 @@ pub fn go_duration(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_nanos(u64::try_from(nanoseconds).map_err(|_| invalid())?))
 }
 
+/// How far below zero a negative duration is.
+pub fn below_zero(text: &str) -> Option<Duration> {
+    let time = go_duration(text.strip_prefix('-')?).ok()?;
+    (!time.is_zero()).then_some(time)
+}
+
 /// A duration as Go shows it: `1h30m0s`, `500ms`.
 pub fn go_text(duration: Duration) -> String {
     let (secs, nanos) = (duration.as_secs(), duration.subsec_nanos());
@@ -186,6 +192,14 @@ mod tests {
         ] {
             let found = go_duration(text).unwrap_err().to_string();
             assert!(found == error || error.is_empty(), "{text}: {found}");
+        }
+    }
+
+    #[test]
+    fn negative_durations() {
+        assert_eq!(below_zero("-90s"), Some(Duration::from_secs(90)));
+        for text in ["90s", "-0s", "-", "-90", ""] {
+            assert_eq!(below_zero(text), None, "{text}");
         }
     }
 

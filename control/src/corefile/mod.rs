@@ -22,6 +22,7 @@ mod lexer;
 pub mod log_format;
 mod parser;
 pub mod re2;
+mod resolv_conf;
 pub mod settings;
 pub mod source;
 mod zone;

@@ -60,6 +60,16 @@ pub(super) fn parse(text: &str) -> Result<(Vec<NameBuf>, Option<u16>), ZoneError
     Ok((vec![name.folded()], port))
 }
 
+/// The zones of a word of a directive, where the scheme and the port of a key may stand and mean nothing.
+pub(super) fn of_directive(text: &str) -> Result<Vec<NameBuf>, ZoneError> {
+    let is_scheme = |scheme: &str| matches!(scheme, "dns" | "tls") || SCHEMES_MISSING.contains(&scheme);
+    let text = match text.split_once("://") {
+        Some((scheme, zone)) if is_scheme(scheme) => zone,
+        _ => text,
+    };
+    parse(text).map(|(zones, _)| zones)
+}
+
 /// Parses a key of a server block.
 pub(super) fn keys(word: &Word, default_port: u16) -> Result<Vec<Key>, Diagnostic> {
     let (scheme, text, default_port) = match word.text.split_once("://") {
@@ -251,6 +261,28 @@ mod tests {
         check("192.0.2/24", "192.0.2/24.");
         check("192.0.2.0/+8", "192.0.2.0/+8.");
         check("192.0.2.0/", "192.0.2.0/.");
+    }
+
+    #[test]
+    fn zones_of_directives_may_look_like_keys() {
+        for text in [
+            "cedar.example",
+            "dns://Cedar.example",
+            "tls://cedar.example:54",
+            "cedar.example:54",
+        ] {
+            assert_eq!(text_of(&of_directive(text).unwrap()), "cedar.example.", "{text}");
+        }
+        assert_eq!(
+            text_of(&of_directive("10.0.0.0/15").unwrap()),
+            "0.10.in-addr.arpa. 1.10.in-addr.arpa."
+        );
+        assert!(of_directive("dns://").is_err() && of_directive("a..b").is_err());
+    }
+
+    fn text_of(zones: &[NameBuf]) -> String {
+        let zones: Vec<String> = zones.iter().map(ToString::to_string).collect();
+        zones.join(" ")
     }
 
     #[track_caller]

@@ -1,11 +1,12 @@
 //! `etcd [ZONES...] { ... }`
 
 use super::scope::Scope;
+use super::tls;
 use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::duration;
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
-use crate::corefile::settings::{Credentials, Endpoint, Etcd, EtcdTls, PathSetting};
+use crate::corefile::settings::{Credentials, Endpoint, Etcd};
 
 const OPTIONS: [&str; 10] = [
     "path",
@@ -47,7 +48,7 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
             }
             "endpoint" => endpoints(option, &mut etcd, scope),
             "credentials" => credentials(option, &mut etcd, scope),
-            "tls" => tls(option, &mut etcd, scope),
+            "tls" => etcd.tls = tls::client(option, scope).or_else(|| etcd.tls.take()),
             "fallthrough" => etcd.fallthrough = Some(scope.fallthrough(option)),
             "min-lease-ttl" => lease_ttl(option, &mut etcd.min_lease_ttl_secs, MIN_LEASE_TTL_DEFAULT, scope),
             "max-lease-ttl" => lease_ttl(option, &mut etcd.max_lease_ttl_secs, MAX_LEASE_TTL_DEFAULT, scope),
@@ -97,35 +98,6 @@ fn credentials(option: &Line, etcd: &mut Etcd, scope: &mut Scope<'_>) {
             "credentials requires 2 arguments, username and password",
         ),
     }
-}
-
-fn tls(option: &Line, etcd: &mut Etcd, scope: &mut Scope<'_>) {
-    let file = |word: &Word, scope: &Scope<'_>| PathSetting {
-        path: scope.path(word),
-        span: word.span,
-    };
-    let (identity, authority) = match option.args.as_slice() {
-        [] => (None, None),
-        [authority] => (None, Some(authority)),
-        [certificate, key] => (Some((certificate, key)), None),
-        [certificate, key, authority] => (Some((certificate, key)), Some(authority)),
-        many => {
-            let text = format!(
-                "maximum of three arguments allowed for TLS config, found {}",
-                many.len()
-            );
-            let error = Diagnostic::error(option.span(), text);
-            scope
-                .findings
-                .error(error.label("expected nothing, CA, CERT KEY or CERT KEY CA"));
-            return;
-        }
-    };
-    etcd.tls = Some(EtcdTls {
-        identity: identity.map(|(certificate, key)| (file(certificate, scope), file(key, scope))),
-        authority: authority.map(|authority| file(authority, scope)),
-        span: option.name.span,
-    });
 }
 
 fn lease_ttl(option: &Line, setting: &mut u32, default: u32, scope: &mut Scope<'_>) {

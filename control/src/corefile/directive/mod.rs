@@ -6,12 +6,14 @@
 mod acl;
 mod auto;
 mod bind;
+mod cache;
 mod cancel;
 mod chaos;
 mod edns;
 mod errors;
 mod etcd;
 mod file;
+mod forward;
 mod header;
 mod hosts;
 mod http;
@@ -20,7 +22,9 @@ mod local;
 mod log;
 mod metadata;
 mod multisocket;
+mod number;
 mod on;
+mod proxy;
 mod reload;
 mod scope;
 mod secondary;
@@ -28,6 +32,7 @@ mod timeouts;
 mod tls;
 mod transfer;
 mod unbuilt;
+mod upstreams;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -86,15 +91,13 @@ pub const KNOWN: [&str; 37] = [
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 26] = [
+pub const MISSING: [&str; 23] = [
     "autopath",
     "azure",
-    "cache",
     "clouddns",
     "dns64",
     "dnssec",
     "erratic",
-    "forward",
     "geoip",
     "grpc",
     "grpc_server",
@@ -104,7 +107,6 @@ pub const MISSING: [&str; 26] = [
     "kubernetes",
     "loop",
     "nomad",
-    "proxy",
     "proxyproto",
     "quic",
     "rewrite",
@@ -114,6 +116,9 @@ pub const MISSING: [&str; 26] = [
     "template",
     "tsig",
 ];
+
+/// Those that nodens reads, so that a mistake in them is told, and does not serve yet.
+const UNBUILT: [&str; 3] = ["cache", "forward", "proxy"];
 
 /// Reads one block. None when it has no key that is one.
 pub fn block(
@@ -132,10 +137,14 @@ pub fn block(
     let mut scope = Scope {
         zones: &zones,
         root: root.as_deref(),
+        world,
         findings,
     };
     let mut block = empty_block(first.span.to(last.span));
     for line in &parsed.directives {
+        if UNBUILT.contains(&&*line.name.text) {
+            block.unbuilt.push(not_there(line));
+        }
         let before = scope.findings.errors.len();
         directive(line, &mut scope, &mut block);
         show_form(line, &mut scope.findings.errors[before..]);
@@ -153,6 +162,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "any" => block.any |= bare(line, scope),
         "bufsize" => first(&mut block.bufsize, line, scope, edns::bufsize),
         "cancel" => block.cancel = cancel::cancel(line, scope),
+        "cache" => once(&mut block.cache, line, scope, cache::cache),
         "chaos" => first(&mut block.chaos, line, scope, chaos::chaos),
         "debug" => block.debug |= bare(line, scope),
         "dnstap" => unbuilt::dnstap(line, scope),
@@ -171,6 +181,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
             let stanza = file::file(line, earlier, scope);
             block.file.extend(stanza);
         }
+        "forward" => block.forward.extend(forward::forward(line, scope)),
         "health" => {
             if block.health.is_some() {
                 scope.findings.warn(Diagnostic::warning(
@@ -192,6 +203,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "on" => block.hooks.extend(on::on(line, scope)),
         "pprof" => once(&mut block.pprof, line, scope, unbuilt::pprof),
         "prometheus" => once(&mut block.prometheus, line, scope, http::prometheus),
+        "proxy" => block.proxy.extend(proxy::proxy(line, scope)),
         "ready" => once(&mut block.ready, line, scope, http::ready),
         "reload" => once(&mut block.reload, line, scope, reload::reload),
         "shutdown" => block.hooks.extend(on::at(line, Event::Shutdown, scope)),
@@ -257,24 +269,29 @@ fn once<T>(setting: &mut Option<T>, line: &Line, scope: &mut Scope<'_>, read: fn
 
 /// Whether CoreDNS or nodens knows a directive of this name.
 pub(super) fn is_known(line: &Line) -> bool {
-    KNOWN.into_iter().chain(MISSING).any(|name| *line.name.text == *name)
+    names().any(|name| *line.name.text == *name)
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    KNOWN.into_iter().chain(UNBUILT).chain(MISSING)
+}
+
+fn not_there(line: &Line) -> Diagnostic {
+    let text = format!("nodens does not have the directive '{}' yet", line.name.text);
+    Diagnostic::error(line.name.span, text).help("remove it, or serve this block with CoreDNS until nodens has it")
 }
 
 fn check_known(line: &Line, findings: &mut Findings) {
     let name = &*line.name.text;
-    if KNOWN.contains(&name) {
+    if KNOWN.contains(&name) || UNBUILT.contains(&name) {
         return;
     }
     if MISSING.contains(&name) {
-        let error = Diagnostic::error(
-            line.name.span,
-            format!("nodens does not have the directive '{name}' yet"),
-        );
-        findings.error(error.help("remove it, or serve this block with CoreDNS until nodens has it"));
+        findings.error(not_there(line));
         return;
     }
     let error = Diagnostic::error(line.name.span, format!("Unknown directive '{name}'"));
-    let near = nearest(name, KNOWN.into_iter().chain(MISSING));
+    let near = nearest(name, names());
     findings.error(match near {
         Some(near) => error.help(format!("did you mean `{near}`?")),
         None if line.block.is_some() && name.contains(['.', ':']) => {
@@ -304,6 +321,7 @@ fn root(parsed: &ParsedBlock, world: &dyn World, findings: &mut Findings) -> Opt
         let mut scope = Scope {
             zones: &[],
             root: None,
+            world,
             findings,
         };
         let before = scope.findings.errors.len();
@@ -338,6 +356,7 @@ fn empty_block(span: Span) -> ServerBlock {
         any: false,
         chaos: None,
         acl: Vec::new(),
+        cache: None,
         header: None,
         minimal: false,
         loadbalance: None,
@@ -347,6 +366,8 @@ fn empty_block(span: Span) -> ServerBlock {
         auto: None,
         secondary: Vec::new(),
         etcd: Vec::new(),
+        forward: Vec::new(),
+        proxy: Vec::new(),
         whoami: false,
         reload: None,
         hooks: Vec::new(),
@@ -357,6 +378,7 @@ fn empty_block(span: Span) -> ServerBlock {
         timeouts: Timeouts::default(),
         metadata: None,
         view: None,
+        unbuilt: Vec::new(),
     }
 }
 
@@ -367,6 +389,7 @@ mod tests {
     #[test]
     fn known_is_sorted_and_nothing_is_both() {
         assert!(KNOWN.is_sorted());
-        assert!(MISSING.iter().all(|name| !KNOWN.contains(name)));
+        assert!(MISSING.iter().chain(&UNBUILT).all(|name| !KNOWN.contains(name)));
+        assert!(UNBUILT.iter().all(|name| !MISSING.contains(name)));
     }
 }

@@ -7,7 +7,7 @@ use nodens_wire::NameBuf;
 use crate::corefile::diagnostic::{Diagnostic, Findings, nearest};
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
-use crate::corefile::source::Span;
+use crate::corefile::source::{Span, World};
 use crate::corefile::zone;
 
 /// The block that a directive stands in.
@@ -16,6 +16,8 @@ pub(super) struct Scope<'b> {
     pub zones: &'b [NameBuf],
     /// Where relative file names start.
     pub root: Option<&'b Path>,
+    /// Where files are read.
+    pub world: &'b dyn World,
     /// Where errors go.
     pub findings: &'b mut Findings,
 }
@@ -28,7 +30,12 @@ impl Scope<'_> {
 
     /// A file name, below `root` if it is relative.
     pub(super) fn path(&self, word: &Word) -> PathBuf {
-        let path = Path::new(&*word.text);
+        self.path_of(&word.text)
+    }
+
+    /// The same for a part of a word.
+    pub(super) fn path_of(&self, text: &str) -> PathBuf {
+        let path = Path::new(text);
         self.root.map_or_else(|| path.to_owned(), |root| root.join(path))
     }
 
@@ -107,11 +114,12 @@ impl Scope<'_> {
         }
     }
 
-    fn named_zones(&mut self, words: &[Word]) -> Vec<NameBuf> {
+    /// The zones that words name; what is no zone is left out, with a warning.
+    pub(super) fn named_zones(&mut self, words: &[Word]) -> Vec<NameBuf> {
         let mut zones = Vec::new();
         for word in words {
-            match zone::parse(&word.text) {
-                Ok((more, _)) => zones.extend(more),
+            match zone::of_directive(&word.text) {
+                Ok(more) => zones.extend(more),
                 Err(error) => self
                     .findings
                     .warn(Diagnostic::warning(word.span, format!("{error} (left out)"))),

@@ -1,9 +1,10 @@
-//! `tls CERT KEY [CA] { client_auth MODE; keylog FILE }`
+//! `tls CERT KEY [CA] { client_auth MODE; keylog FILE }`, and the option `tls [CA | CERT KEY [CA]]` of those who ask others.
 
 use super::scope::Scope;
+use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
-use crate::corefile::settings::{ClientAuth, PathSetting, Tls};
+use crate::corefile::settings::{ClientAuth, ClientTls, PathSetting, Tls};
 
 const OPTIONS: [&str; 2] = ["client_auth", "keylog"];
 const MODES: [(&str, ClientAuth); 5] = [
@@ -52,6 +53,32 @@ pub(super) fn tls(line: &Line, scope: &mut Scope<'_>) -> Option<Tls> {
         client_auth,
         keylog,
         span: line.name.span,
+    })
+}
+
+/// Reads the option of a directive that is a client of others.
+pub(super) fn client(option: &Line, scope: &mut Scope<'_>) -> Option<ClientTls> {
+    let (identity, authority) = match option.args.as_slice() {
+        [] => (None, None),
+        [authority] => (None, Some(authority)),
+        [certificate, key] => (Some((certificate, key)), None),
+        [certificate, key, authority] => (Some((certificate, key)), Some(authority)),
+        many => {
+            let text = format!(
+                "maximum of three arguments allowed for TLS config, found {}",
+                many.len()
+            );
+            let error = Diagnostic::error(option.span(), text);
+            scope
+                .findings
+                .error(error.label("expected nothing, CA, CERT KEY or CERT KEY CA"));
+            return None;
+        }
+    };
+    Some(ClientTls {
+        identity: identity.map(|(certificate, key)| (file(certificate, scope), file(key, scope))),
+        authority: authority.map(|authority| file(authority, scope)),
+        span: option.name.span,
     })
 }
 

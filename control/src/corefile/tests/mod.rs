@@ -1,6 +1,7 @@
 //! Tests of the whole way from text to settings, over files in memory.
 
 mod diagnostics;
+mod forwarding;
 mod language;
 mod settings;
 

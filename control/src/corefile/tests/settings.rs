@@ -17,13 +17,13 @@ fn load(corefile: &str) -> Corefile {
 }
 
 /// The one block of `zones` with these directives.
-fn block(zones: &str, directives: &str) -> ServerBlock {
+pub(super) fn block(zones: &str, directives: &str) -> ServerBlock {
     let mut corefile = load(&format!("{zones} {{\n{directives}\n}}\n"));
     assert_eq!(corefile.blocks.len(), 1);
     corefile.blocks.remove(0)
 }
 
-fn text<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+pub(super) fn text<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     items
         .into_iter()
         .map(|item| item.to_string())

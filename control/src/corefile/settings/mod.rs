@@ -3,6 +3,9 @@
 //! Zones are absolute and in lower case, files stand below `root`, defaults are filled in. Whatever can still fail
 //! later (a file, an address, a certificate) keeps its [`Span`], so that the failure is drawn at its line.
 
+mod cache;
+mod forward;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,6 +18,9 @@ use regex::Regex;
 use super::diagnostic::{Colour, Diagnostic};
 use super::log_format::LogFormat;
 use super::source::{Sources, Span};
+
+pub use cache::{Cache, CacheKind, Prefetch, ServeStale, StaleRefresh};
+pub use forward::{Attempts, Forward, HttpProbe, Policy, Probe, Proxy, Upstream, UpstreamPlace, UpstreamTransport};
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -30,6 +36,11 @@ pub struct Corefile {
 }
 
 impl Corefile {
+    /// The directives that are read and not served yet, each as an error.
+    pub fn unbuilt(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.blocks.iter().flat_map(|block| &block.unbuilt)
+    }
+
     /// What was found wrong when the configuration was used, each drawn at its line.
     pub fn refused(&self, errors: &[Diagnostic]) -> anyhow::Error {
         let drawn: Vec<_> = errors
@@ -79,6 +90,8 @@ pub struct ServerBlock {
     pub chaos: Option<Chaos>,
     /// The stanzas of `acl`; the first line that fits decides.
     pub acl: Vec<Acl>,
+    /// `cache`
+    pub cache: Option<Cache>,
     /// `header`
     pub header: Option<Header>,
     /// `minimal`
@@ -95,6 +108,10 @@ pub struct ServerBlock {
     pub secondary: Vec<Secondary>,
     /// The stanzas of `etcd`; unlike in CoreDNS each of them works.
     pub etcd: Vec<Etcd>,
+    /// The stanzas of `forward`, asked one after the other.
+    pub forward: Vec<Forward>,
+    /// The stanzas of `proxy`.
+    pub proxy: Vec<Proxy>,
     /// `whoami`
     pub whoami: bool,
     /// `reload`
@@ -115,6 +132,8 @@ pub struct ServerBlock {
     pub tls: Option<Tls>,
     /// All `timeouts` of the block.
     pub timeouts: Timeouts,
+    /// The directives that were read but are not served yet, each as an error.
+    pub unbuilt: Vec<Diagnostic>,
 }
 
 impl ServerBlock {
@@ -495,7 +514,7 @@ pub struct Etcd {
     /// None also when user or password is an empty word.
     pub credentials: Option<Credentials>,
     /// `tls` with its files; none without `tls`.
-    pub tls: Option<EtcdTls>,
+    pub tls: Option<ClientTls>,
     /// The zones whose unknown names go to the next step; none without `fallthrough`.
     pub fallthrough: Option<Vec<NameBuf>>,
     /// Least TTL taken from a lease.
@@ -532,12 +551,12 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// The files of `tls` in an `etcd` block.
+/// The files of a `tls` that is for connections to others.
 #[derive(Clone, Debug)]
-pub struct EtcdTls {
+pub struct ClientTls {
     /// Our own certificate and its key.
     pub identity: Option<(PathSetting, PathSetting)>,
-    /// Who must have signed etcd's certificate; none means the system's authorities.
+    /// Who must have signed the other's certificate; none means the system's authorities.
     pub authority: Option<PathSetting>,
     /// The option's name.
     pub span: Span,
