@@ -231,13 +231,18 @@ impl<'r> Run<'r> {
                 mismatch!("exit status {got}, not {wanted}: {}", self.server.log_end());
             }
         }
-        self.log_patterns()?;
-        let log = self.server.log();
+        for pattern in &self.case.log_match {
+            let regex = Regex::new(&format!("(?m){pattern}")).map_err(failed)?;
+            if !self.log_comes_to(|log| regex.is_match(log)) {
+                mismatch!("nothing in the log matches {pattern:?}: {}", self.server.log_end());
+            }
+        }
         for text in &self.case.log_contains {
-            if !log.contains(text.as_str()) {
+            if !self.log_comes_to(|log| log.contains(text.as_str())) {
                 mismatch!("the log lacks {text:?}: {}", self.server.log_end());
             }
         }
+        let log = self.server.log();
         for text in &self.case.log_lacks {
             if log.contains(text.as_str()) {
                 mismatch!("the log has {text:?}");
@@ -246,19 +251,16 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
-    /// A log may be written a moment after the reply.
-    fn log_patterns(&self) -> Result<(), Mismatch> {
-        let end = Instant::now() + Duration::from_secs(1);
-        for pattern in &self.case.log_match {
-            let regex = Regex::new(&format!("(?m){pattern}")).map_err(failed)?;
-            while !regex.is_match(&self.server.log()) {
-                if Instant::now() > end {
-                    mismatch!("nothing in the log matches {pattern:?}: {}", self.server.log_end());
-                }
-                sleep(Duration::from_millis(20));
+    /// Whether the log is as it should be in the end: it may be written a moment after the reply.
+    fn log_comes_to(&self, is_so: impl Fn(&str) -> bool) -> bool {
+        let end = Instant::now() + Duration::from_secs(5);
+        while !is_so(&self.server.log()) {
+            if Instant::now() > end {
+                return false;
             }
+            sleep(Duration::from_millis(20));
         }
-        Ok(())
+        true
     }
 
     fn step(&mut self, step: &Step) -> Result<(), Mismatch> {
