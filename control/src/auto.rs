@@ -15,7 +15,8 @@ use nodens_wire::NameBuf;
 use tokio::sync::Notify;
 
 use crate::corefile::settings;
-use crate::files::{FILE_BYTES_MAX, Stamp, pause, read, zone_of};
+use crate::files::{FILE_BYTES_MAX, Stamp, read, zone_of};
+use crate::follow::follow;
 use crate::notify;
 use crate::output;
 use crate::publish::Publisher;
@@ -101,35 +102,37 @@ impl AutoZones {
     /// Walks the folder at the start and publishes what is there.
     pub fn start(&mut self, publisher: &Publisher) {
         if !self.source.settings.directory.exists() {
-            let word = &self.source.settings.directory_word;
-            output::warning(&format!("plugin/auto: Directory does not exist: {word}"));
+            output::warning(&absent(&self.source.settings));
         }
         self.look();
         self.publish(publisher);
     }
 
+    /// Tells what would be odd about the folder at the start, were it now. Nothing of it stops the start.
+    pub(crate) fn warn(&self, warn: &mut dyn FnMut(&str)) {
+        if !self.source.settings.directory.exists() {
+            return warn(&absent(&self.source.settings));
+        }
+        for (text, Found { name, path }) in self.found(warn) {
+            if let Err(error) = load(&path, &name) {
+                warn(&format!("plugin/auto: Parse zone `{text}': {error}"));
+            }
+        }
+    }
+
     /// Walks the folder every now and then, and when it is asked to, for ever.
-    pub async fn follow(mut self, publisher: Arc<Publisher>, asked: Arc<Notify>) {
+    pub async fn follow(self, publisher: Arc<Publisher>, asked: Arc<Notify>) {
         self.notify();
-        loop {
-            pause(self.source.settings.reload, &asked).await;
-            let looked = tokio::task::spawn_blocking(move || {
-                let changed = self.look();
-                (self, changed)
-            });
-            // A panic of the parser leaves the zones as they were.
-            let Ok((zones, changed)) = looked.await else {
-                return output::error(
-                    "plugin/auto: reading a zone file failed for good; the folder is no longer looked at",
-                );
-            };
-            self = zones;
+        let every = self.source.settings.reload;
+        let lost = "plugin/auto: reading a zone file failed for good; the folder is no longer looked at";
+        follow(self, every, &asked, lost, Self::look, |own, changed| {
             if changed {
-                self.publish(&publisher);
+                own.publish(&publisher);
             }
             // As CoreDNS does, whether or not something changed.
-            self.notify();
-        }
+            own.notify();
+        })
+        .await;
     }
 
     fn publish(&self, publisher: &Publisher) {
@@ -156,7 +159,7 @@ impl AutoZones {
 
     /// Walks the folder once; tells whether the zones have changed.
     fn look(&mut self) -> bool {
-        let found = self.found();
+        let found = self.found(&mut output::warning);
         let mut changed = false;
         let gone: Vec<String> = self
             .zones
@@ -179,17 +182,15 @@ impl AutoZones {
     }
 
     /// The zones that files are there for: of several files of one zone that in use, else the first.
-    fn found(&self) -> BTreeMap<String, Found> {
+    fn found(&self, warn: &mut dyn FnMut(&str)) -> BTreeMap<String, Found> {
         let mut paths = Vec::new();
-        if let Err(error) = walk(&self.source.settings.directory, &mut paths) {
-            output::warning(&format!(
-                "plugin/auto: error reading {}: {error}",
-                self.source.settings.directory.display()
-            ));
+        let folder = &self.source.settings.directory;
+        if let Err(error) = walk(folder, &mut paths, warn) {
+            warn(&format!("plugin/auto: error reading {}: {error}", folder.display()));
         }
         let mut found: BTreeMap<String, Found> = BTreeMap::new();
         for path in paths {
-            let Some(name) = self.zone_named_by(&path) else {
+            let Some(name) = self.zone_named_by(&path, warn) else {
                 continue;
             };
             let text = name.to_string();
@@ -203,7 +204,7 @@ impl AutoZones {
             } else {
                 path
             };
-            output::warning(&format!(
+            warn(&format!(
                 "plugin/auto: {} is left out: zone `{text}' comes from {}",
                 unused.display(),
                 first.path.display()
@@ -213,14 +214,14 @@ impl AutoZones {
     }
 
     /// The zone that the name of a file gives.
-    fn zone_named_by(&self, path: &Path) -> Option<NameBuf> {
+    fn zone_named_by(&self, path: &Path, warn: &mut dyn FnMut(&str)) -> Option<NameBuf> {
         let base = path.file_name()?.to_string_lossy();
         let captures = self.source.settings.pattern.captures(&base)?;
         let mut text = String::new();
         captures.expand(&self.source.settings.template, &mut text);
         let name = NameBuf::from_text(&text);
         if let Err(error) = &name {
-            output::warning(&format!(
+            warn(&format!(
                 "plugin/auto: {}: \"{text}\" is no zone: {error}",
                 path.display()
             ));
@@ -292,12 +293,16 @@ impl AutoZones {
     }
 }
 
+fn absent(settings: &settings::Auto) -> String {
+    format!("plugin/auto: Directory does not exist: {}", settings.directory_word)
+}
+
 fn load(path: &Path, zone: &NameBuf) -> Result<ZoneFile, ZoneFileError> {
     ZoneFile::load(path, zone.as_name(), &|path| read(path, FILE_BYTES_MAX))
 }
 
 /// The files below a folder in the order of their names. Links to files are followed, links to folders are not.
-fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+fn walk(folder: &Path, files: &mut Vec<PathBuf>, warn: &mut dyn FnMut(&str)) -> io::Result<()> {
     let entries: io::Result<Vec<_>> = fs::read_dir(folder)?.collect();
     let mut entries = entries?;
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -305,8 +310,8 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         let path = entry.path();
         if entry.file_type()?.is_dir() {
             // One that may not be read hides only what is in it.
-            if let Err(error) = walk(&path, files) {
-                output::warning(&format!("plugin/auto: error reading {}: {error}", path.display()));
+            if let Err(error) = walk(&path, files, warn) {
+                warn(&format!("plugin/auto: error reading {}: {error}", path.display()));
             }
         } else if path.is_file() {
             files.push(path);
@@ -333,7 +338,7 @@ mod tests {
         std::os::unix::fs::symlink(folder.path().join("a"), folder.path().join("d")).unwrap();
         std::os::unix::fs::symlink(folder.path().join("b"), folder.path().join("e")).unwrap();
         let mut files = Vec::new();
-        walk(folder.path(), &mut files).unwrap();
+        walk(folder.path(), &mut files, &mut |_| {}).unwrap();
         let names: Vec<_> = files
             .iter()
             .map(|file| file.strip_prefix(folder.path()).unwrap().to_str().unwrap())

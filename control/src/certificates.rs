@@ -22,12 +22,15 @@ use tokio::task::JoinHandle;
 
 use crate::corefile::settings::{ClientAuth, PathSetting, Tls as Settings};
 use crate::corefile::{Diagnostic, Span};
-use crate::files::Stamp;
+use crate::files::{self, Stamp};
 use crate::output;
 
 /// How often the files are looked at. What has changed is read at the second look that finds it the same, since
 /// certificate and key seldom come in one moment.
 const LOOK: Duration = Duration::from_secs(2);
+
+/// Largest certificate, key or authority that is read; the authorities that a system trusts are some 200 KB together.
+pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// What `tls` of one block stands for.
 #[derive(Debug)]
@@ -51,21 +54,19 @@ struct Sessions {
 type Files = Vec<Option<Stamp>>;
 
 impl Certificates {
-    /// Reads the files.
+    /// Reads the files. That of `keylog` is not opened yet.
     ///
     /// # Errors
-    /// One of them is not what it should be.
-    pub fn load(settings: &Settings) -> Result<Self, Diagnostic> {
+    /// All that are not what they should be.
+    pub fn load(settings: &Settings) -> Result<Self, Vec<Diagnostic>> {
         let files = stamps(settings);
-        let keys = settings
-            .keylog
-            .as_ref()
-            .map(KeyLogFile::open)
-            .transpose()?
-            .map(Arc::new);
-        let tls = read(settings)?;
-        let sessions = Sessions::new(&tls, settings)?;
-        let config = config(&tls, settings, keys.clone(), &sessions)?;
+        let keys = settings.keylog.as_ref().map(KeyLogFile::find).transpose();
+        let (keys, tls) = match (keys, own(settings)) {
+            (Ok(keys), Ok(tls)) => (keys.map(Arc::new), tls),
+            (keys, tls) => return Err(keys.err().into_iter().chain(tls.err().into_iter().flatten()).collect()),
+        };
+        let sessions = Sessions::new(&tls, settings).map_err(|error| vec![error])?;
+        let config = config(&tls, settings, keys.clone(), &sessions).map_err(|error| vec![error])?;
         Ok(Self {
             settings: settings.clone(),
             files,
@@ -73,6 +74,14 @@ impl Certificates {
             sessions: Mutex::new(sessions),
             shared: Arc::new(TlsSettings::new(config)),
         })
+    }
+
+    /// Opens the file of `keylog`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn open_keys(&self) -> Result<(), Diagnostic> {
+        self.keys.as_ref().map_or(Ok(()), |keys| keys.open())
     }
 
     /// For the listeners.
@@ -106,16 +115,20 @@ impl Certificates {
             let cert = self.settings.certificate.path.display();
             match self.reload() {
                 Ok(()) => output::info(&format!("plugin/tls: Successfully reloaded the certificate {cert}")),
-                Err(error) => output::warning(&format!("{}; {cert} is used as it was", error.text)),
+                Err(errors) => {
+                    for error in errors {
+                        output::warning(&format!("{}; {cert} is used as it was", error.text));
+                    }
+                }
             }
         }
     }
 
-    fn reload(&self) -> Result<(), Diagnostic> {
-        let tls = read(&self.settings)?;
-        let mut sessions = Sessions::new(&tls, &self.settings)?;
+    fn reload(&self) -> Result<(), Vec<Diagnostic>> {
+        let tls = own(&self.settings)?;
+        let mut sessions = Sessions::new(&tls, &self.settings).map_err(|error| vec![error])?;
         sessions.go_on_from(&self.sessions());
-        let config = config(&tls, &self.settings, self.keys.clone(), &sessions)?;
+        let config = config(&tls, &self.settings, self.keys.clone(), &sessions).map_err(|error| vec![error])?;
         *self.sessions() = sessions;
         self.shared.replace(config);
         Ok(())
@@ -189,18 +202,27 @@ fn refused(span: Span, text: impl fmt::Display) -> Diagnostic {
     Diagnostic::setup(span, format!("plugin/tls: {text}"))
 }
 
-fn read(settings: &Settings) -> Result<Tls, Diagnostic> {
-    let files: Vec<PathBuf> = words(settings).map(|word| word.path.clone()).collect();
-    Tls::load(&files, |path| fs::read(path)).map_err(|error| {
-        let file = match &error {
-            TlsError::Unreadable { file, .. } | TlsError::NoRoots { file } | TlsError::BadCert { file, .. } => {
-                Some(file)
-            }
-            TlsError::TooMany(_) => None,
+/// Reads what is shown and trusted. What is wrong stands at the word of its file, or nowhere where it has none.
+pub(crate) fn read(words: &[&PathSetting]) -> Result<Tls, Vec<(Option<Span>, TlsError)>> {
+    let files: Vec<PathBuf> = words.iter().map(|word| word.path.clone()).collect();
+    Tls::load(&files, |path| files::read(path, FILE_BYTES_MAX)).map_err(|errors| {
+        let place = |error: TlsError| {
+            let word = words.iter().find(|word| Some(&*word.path) == error.file());
+            (word.map(|word| word.span), error)
         };
-        let word = words(settings).find(|word| Some(&word.path) == file);
-        refused(word.map_or(settings.span, |word| word.span), error)
-            .help("the files are, in this order: certificate, key, authority of the clients; all in PEM")
+        errors.into_iter().map(place).collect()
+    })
+}
+
+/// Reads the files of `tls`.
+fn own(settings: &Settings) -> Result<Tls, Vec<Diagnostic>> {
+    let words: Vec<_> = words(settings).collect();
+    read(&words).map_err(|errors| {
+        let drawn = errors.into_iter().map(|(span, error)| {
+            refused(span.unwrap_or(settings.span), error)
+                .help("the files are, in this order: certificate, key, authority of the clients; all in PEM")
+        });
+        drawn.collect()
     })
 }
 
@@ -315,29 +337,49 @@ impl ClientCertVerifier for AnyCertificate {
 /// `keylog`: a line for each secret, as NSS writes them and packet analysers read them.
 #[derive(Debug)]
 struct KeyLogFile {
-    file: Mutex<File>,
+    path: PathBuf,
+    span: Span,
+    /// None until it is opened: a configuration that is only looked at makes no file.
+    file: Mutex<Option<File>>,
 }
 
 impl KeyLogFile {
-    fn open(word: &PathSetting) -> Result<Self, Diagnostic> {
-        let path = &word.path;
-        let refused = |error| {
-            refused(
-                word.span,
-                format!("cannot write the key log {}: {error}", path.display()),
-            )
+    /// Looks at what stands there.
+    fn find(word: &PathSetting) -> Result<Self, Diagnostic> {
+        let own = Self {
+            path: word.path.clone(),
+            span: word.span,
+            file: Mutex::default(),
         };
+        let folder = word.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         // Opening a pipe would wait for its reader.
-        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return Err(refused("it is no regular file".to_owned()));
+        if fs::metadata(&word.path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(own.refused("it is no regular file"));
         }
-        let opened = File::options().append(true).create(true).mode(0o600).open(path);
-        let file = opened.map_err(|error| refused(error.to_string()))?;
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            return Err(own.refused("there is no such folder"));
+        }
+        Ok(own)
+    }
+
+    fn refused(&self, why: &str) -> Diagnostic {
+        let text = format!("cannot write the key log {}: {why}", self.path.display());
+        refused(self.span, text).help("name a file, in a folder that is there, that the server's user may write")
+    }
+
+    fn open(&self) -> Result<(), Diagnostic> {
+        let opened = File::options().append(true).create(true).mode(0o600).open(&self.path);
+        let opened = opened.map_err(|error| self.refused(&error.to_string()))?;
+        *self.file() = Some(opened);
         output::warning(&format!(
             "plugin/tls: whoever can read {} can read all TLS connections from now on",
-            path.display()
+            self.path.display()
         ));
-        Ok(Self { file: Mutex::new(file) })
+        Ok(())
+    }
+
+    fn file(&self) -> MutexGuard<'_, Option<File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -345,8 +387,7 @@ impl KeyLog for KeyLogFile {
     fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
         let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let line = format!("{label} {} {}\n", hex(client_random), hex(secret));
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         // A full disk costs the line and not the connection.
-        let _ = file.write_all(line.as_bytes());
+        let _ = self.file().as_mut().map(|file| file.write_all(line.as_bytes()));
     }
 }

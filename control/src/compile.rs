@@ -1,7 +1,6 @@
 //! Settings become plans, listeners and sources. Nothing is bound and nobody is contacted here.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -22,8 +21,8 @@ use nodens_wire::NameBuf;
 use crate::addresses;
 use crate::admin::{PluginEnabled, SeriesLabels};
 use crate::auto::AutoSource;
-use crate::certificates::Certificates;
-use crate::corefile::settings::{self, Corefile, Key, QueriesMax, Scheme, ServerBlock};
+use crate::certificates::{self, Certificates};
+use crate::corefile::settings::{self, Key, PathSetting, QueriesMax, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
@@ -127,9 +126,8 @@ pub struct HostsSource {
 
 /// Compiles a configuration; what it shares with the one before has the same numbers.
 ///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn compile(corefile: &Corefile, hash: &NameHash, numbers: &mut Numbers) -> Result<Compiled, Vec<Diagnostic>> {
+/// Behind it stands all that is wrong with it; it is not to be used where that is anything.
+pub fn compile(blocks: &[ServerBlock], hash: &NameHash, numbers: &mut Numbers) -> (Compiled, Vec<Diagnostic>) {
     let mut compiler = Compiler {
         hash,
         numbers,
@@ -147,17 +145,13 @@ pub fn compile(corefile: &Corefile, hash: &NameHash, numbers: &mut Numbers) -> R
             start_lines: Vec::new(),
             notices: Vec::new(),
         },
-        errors: corefile.unbuilt().cloned().collect(),
+        errors: blocks.iter().flat_map(|block| block.unbuilt.iter().cloned()).collect(),
     };
-    for block in &corefile.blocks {
+    for block in blocks {
         compiler.block(block);
     }
     compiler.tell_plain();
-    if compiler.errors.is_empty() {
-        Ok(compiler.out)
-    } else {
-        Err(compiler.errors)
-    }
+    (compiler.out, compiler.errors)
 }
 
 struct Compiler<'a> {
@@ -288,8 +282,8 @@ impl Compiler<'_> {
                 self.out.certificates.push(certificates);
                 Some(shared)
             }
-            Err(error) => {
-                self.errors.push(error);
+            Err(errors) => {
+                self.errors.extend(errors);
                 None
             }
         }
@@ -599,20 +593,17 @@ impl Compiler<'_> {
 
     fn etcd_tls(&mut self, stanza: &settings::Etcd) -> Option<Tls> {
         let tls = stanza.tls.as_ref()?;
-        let identity = tls.identity.iter().flat_map(|(cert, key)| [&cert.path, &key.path]);
-        let files: Vec<PathBuf> = identity
-            .chain(tls.authority.iter().map(|file| &file.path))
-            .cloned()
-            .collect();
-        match Tls::load(&files, |path| std::fs::read(path)) {
-            Ok(tls) => Some(tls),
-            Err(error) => {
-                let help = "the files are, in this order: certificate, key, authority; or one authority alone";
-                self.errors
-                    .push(Diagnostic::error(tls.span, format!("plugin/etcd: {error}")).help(help));
-                None
-            }
-        }
+        let identity = tls.identity.iter().flat_map(|(cert, key)| [cert, key]);
+        let words: Vec<&PathSetting> = identity.chain(&tls.authority).collect();
+        let errors = match certificates::read(&words) {
+            Ok(tls) => return Some(tls),
+            Err(errors) => errors,
+        };
+        self.errors.extend(errors.into_iter().map(|(span, error)| {
+            let help = "the files are, in this order: certificate, key, authority; or one authority alone";
+            Diagnostic::error(span.unwrap_or(tls.span), format!("plugin/etcd: {error}")).help(help)
+        }));
+        None
     }
 
     fn log_rule(&mut self, rule: &settings::LogRule, block: &ServerBlock) -> LogRule {

@@ -1,14 +1,14 @@
 //! The listeners of `health`, `ready` and `prometheus`, one for each address that the Corefile names. Those that a new
 //! configuration names too stay open.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tokio::task::AbortHandle;
 
 use crate::admin::{self, Metrics, Readiness, SelfCheck};
-use crate::corefile::Diagnostic;
 use crate::corefile::settings::{Corefile, HttpAddress};
+use crate::corefile::{Diagnostic, Findings};
 use crate::output;
 use crate::takeover::Inherited;
 
@@ -76,8 +76,9 @@ impl Endpoints {
     /// Binds what a configuration names and is not there.
     ///
     /// # Errors
-    /// An address is taken, or cannot be bound.
-    pub fn bind(&self, corefile: &Corefile, inherited: &mut Inherited) -> Result<Next, Diagnostic> {
+    /// All addresses that are taken or cannot be bound.
+    pub fn bind(&self, corefile: &Corefile, inherited: &mut Inherited) -> Result<Next, Findings> {
+        let mut found = Findings::default();
         let mut next: Vec<Wanted> = Vec::new();
         for block in &corefile.blocks {
             let all = [
@@ -91,15 +92,21 @@ impl Endpoints {
                 if next.iter().any(is_there) {
                     continue;
                 }
-                let listener = self.listener(kind, address, &next, inherited)?;
-                next.push(Wanted {
-                    kind,
-                    address: address.clone(),
-                    listener,
-                });
+                match self.listener(kind, address, &next, inherited) {
+                    Ok(listener) => next.push(Wanted {
+                        kind,
+                        address: address.clone(),
+                        listener,
+                    }),
+                    Err(error) => found.error(error),
+                }
             }
         }
-        Ok(Next(next))
+        if found.errors.is_empty() {
+            Ok(Next(next))
+        } else {
+            Err(found)
+        }
     }
 
     /// The socket for an endpoint that is not served already.
@@ -110,7 +117,12 @@ impl Endpoints {
         next: &[Wanted],
         inherited: &mut Inherited,
     ) -> Result<Option<TcpListener>, Diagnostic> {
-        let failed = |error: String| Diagnostic::setup(address.span, format!("plugin/{}: {error}", kind.as_str()));
+        let failed = |error: String| {
+            let port = address.port;
+            Diagnostic::setup(address.span, format!("plugin/{}: {error}", kind.as_str())).help(format!(
+                "`ss -lntp 'sport = :{port}'` names the process that has the port: stop it, or write another `ADDRESS:PORT` here"
+            ))
+        };
         let mut same = self.0.iter().filter(|own| admin::same_address(&own.address, address));
         if same.clone().any(|own| own.kind == kind) {
             return Ok(None);
@@ -128,6 +140,11 @@ impl Endpoints {
                 .map_err(|error| failed(error.to_string())),
             _ => admin::bind(address).map(Some).map_err(failed),
         }
+    }
+
+    /// The addresses that they listen on.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.0.iter().filter_map(|own| own.listener.local_addr().ok())
     }
 
     /// Copies of all sockets, for another process.

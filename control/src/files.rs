@@ -1,12 +1,11 @@
 //! Zone files and hosts files: read at the start, looked at again, published when they changed.
 
-use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, Zone};
@@ -17,6 +16,9 @@ use nodens_wire::{Name, NameBuf, Rtype};
 use tokio::sync;
 
 use crate::compile::{FileSource, HostsSource};
+use crate::corefile::diagnostic::{Excerpt, Form};
+use crate::corefile::{Diagnostic, Span};
+use crate::follow::follow;
 use crate::notify::Notify;
 use crate::output;
 use crate::publish::Publisher;
@@ -82,21 +84,31 @@ impl FileZone {
     ///
     /// # Errors
     /// The file is there and no zone, or is not there and will not be looked for again.
-    pub fn start(&mut self, publisher: &Publisher) -> Result<(), ZoneFileError> {
+    pub fn start(&mut self, publisher: &Publisher) -> Result<(), Diagnostic> {
         self.stamp = Stamp::of(&self.source.settings.db_file);
-        match self.load() {
+        match self.first() {
             Ok(file) => self.publish(&file, publisher),
-            Err(error @ ZoneFileError::Unreadable { .. }) if !self.source.settings.reload.is_zero() => {
-                output::warning(&format!(
-                    "plugin/file: Failed to open zone {}: {error}",
-                    self.source.zone
-                ));
+            Err(finding) if finding.form == Form::Warning => {
+                output::warning(&finding.text);
                 let empty = RecordZone::unloaded(self.source.zone.as_name(), self.hash.clone());
                 publisher.zone(self.source.id, Zone::Records(empty));
             }
-            Err(error) => return Err(error),
+            Err(finding) => return Err(finding),
         }
         Ok(())
+    }
+
+    /// What the file says before anything is served; a warning where it is not there and may come.
+    pub(crate) fn first(&self) -> Result<ZoneFile, Diagnostic> {
+        let FileSource { zone, settings, .. } = &self.source;
+        let span = settings.db_file_span;
+        self.load().map_err(|error| match error {
+            ZoneFileError::Unreadable { .. } if !settings.reload.is_zero() => {
+                Diagnostic::warning(span, format!("plugin/file: Failed to open zone {zone}: {error}"))
+                    .help("until there is one, the zone answers SERVFAIL")
+            }
+            error => refused(span, error),
+        })
     }
 
     fn load(&self) -> Result<ZoneFile, ZoneFileError> {
@@ -140,43 +152,62 @@ impl FileZone {
         self.source.notify.iter().for_each(Notify::send);
     }
 
-    /// Looks at the file every now and then, and when it is asked to, for ever.
-    pub async fn follow(mut self, publisher: Arc<Publisher>, asked: Arc<sync::Notify>) {
-        self.notify();
-        loop {
-            pause(self.source.settings.reload, &asked).await;
-            let stamp = Stamp::of(&self.source.settings.db_file);
-            if stamp.is_none() || stamp == self.stamp {
-                continue;
-            }
-            self.stamp = stamp;
-            // Parsing a large file takes a while; other tasks go on meanwhile.
-            let parsed = tokio::task::spawn_blocking(move || {
-                let result = self.load();
-                (self, result)
-            });
-            // A panic of the parser leaves the last good zone up.
-            let Ok((zone, result)) = parsed.await else {
-                return output::error("plugin/file: reading a zone file failed for good; it is no longer looked at");
-            };
-            self = zone;
-            match result {
-                Ok(file) if self.serial == Some(file.serial) && !self.source.settings.reload_by_mtime => {}
-                Ok(file) => {
-                    self.publish(&file, &publisher);
-                    let serial = file.serial;
-                    output::info(&format!(
-                        "plugin/file: Successfully reloaded zone {} with serial {serial}",
-                        self.source.zone
-                    ));
-                    self.notify();
-                }
-                Err(error) => {
-                    self.notify();
-                    output::warning(&format!("plugin/file: {error}; the zone stays as it was"));
-                }
-            }
+    /// What the file says now; none where it is as it was seen last.
+    fn look(&mut self) -> Option<Result<ZoneFile, ZoneFileError>> {
+        let stamp = Stamp::of(&self.source.settings.db_file);
+        if stamp.is_none() || stamp == self.stamp {
+            return None;
         }
+        self.stamp = stamp;
+        Some(self.load())
+    }
+
+    /// Looks at the file every now and then, and when it is asked to, for ever.
+    pub async fn follow(self, publisher: Arc<Publisher>, asked: Arc<sync::Notify>) {
+        self.notify();
+        let every = self.source.settings.reload;
+        let lost = "plugin/file: reading a zone file failed for good; it is no longer looked at";
+        follow(self, every, &asked, lost, Self::look, |own, seen| match seen {
+            None => {}
+            Some(Ok(file)) if own.serial == Some(file.serial) && !own.source.settings.reload_by_mtime => {}
+            Some(Ok(file)) => {
+                own.publish(&file, &publisher);
+                let (zone, serial) = (&own.source.zone, file.serial);
+                output::info(&format!(
+                    "plugin/file: Successfully reloaded zone {zone} with serial {serial}"
+                ));
+                own.notify();
+            }
+            Some(Err(error)) => {
+                own.notify();
+                output::warning(&format!("plugin/file: {error}; the zone stays as it was"));
+            }
+        })
+        .await;
+    }
+}
+
+/// Why a zone file stops the start, and what to do.
+fn refused(span: Span, error: ZoneFileError) -> Diagnostic {
+    let finding = Diagnostic::setup(span, format!("plugin/file: {error}"));
+    match error {
+        ZoneFileError::Unreadable { .. } => {
+            finding.help("name a file that can be read; with a `reload` other than 0 it may also come later")
+        }
+        ZoneFileError::NoSoa { origin, .. } => finding.help(format!(
+            "give it one, as in `{origin} SOA ns1.{origin} admin.{origin} 1 7200 1800 86400 300`, or name the zone that the file is \
+             of behind it"
+        )),
+        ZoneFileError::Syntax {
+            at, line, text, drawn, ..
+        } => finding
+            .help("a record is `NAME [TTL] [CLASS] TYPE DATA`, and a name without a final dot is below the origin")
+            .excerpt(Excerpt {
+                file: at.display().to_string(),
+                line,
+                text: drawn,
+                label: text,
+            }),
     }
 }
 
@@ -222,31 +253,36 @@ impl HostsFile {
 
     /// Reads the file, which may be missing, and publishes what it and the lines in the Corefile say.
     pub fn start(&mut self, publisher: &Publisher) {
-        let file = &self.source.settings.file;
-        self.stamp = Stamp::of(file);
-        if self.stamp.is_none() {
-            output::warning(&format!("plugin/hosts: File does not exist: {}", shown(file).display()));
-        }
-        let (zone, count) = self.read();
+        let (zone, count) = self.first(&mut output::warning);
         self.publish(zone, count, publisher);
     }
 
-    /// The zone, and how many entries it has.
-    fn read(&self) -> (RecordZone, usize) {
+    /// What the file says before anything is served, as `read`.
+    pub(crate) fn first(&mut self, warn: &mut dyn FnMut(&str)) -> (RecordZone, usize) {
+        let file = &self.source.settings.file;
+        self.stamp = Stamp::of(file);
+        if self.stamp.is_none() {
+            warn(&format!("plugin/hosts: File does not exist: {}", shown(file).display()));
+        }
+        self.read(warn)
+    }
+
+    /// The zone, and how many entries it has. What is odd about the file is told to `warn`.
+    fn read(&self, warn: &mut dyn FnMut(&str)) -> (RecordZone, usize) {
         let settings = &self.source.settings;
         let text = match self.stamp {
             Some(_) => read(&settings.file, FILE_BYTES_MAX).unwrap_or_else(|error| {
-                output::warning(&format!("plugin/hosts: {}: {error}", settings.file.display()));
+                warn(&format!("plugin/hosts: {}: {error}", settings.file.display()));
                 Vec::new()
             }),
             None => Vec::new(),
         };
         let place = settings.file.display();
-        let left_out = Cell::new(0_usize);
+        let mut left_out = 0;
         let bad = |line: BadLine| {
-            left_out.set(left_out.get() + 1);
-            if left_out.get() <= WARNINGS_MAX {
-                output::warning(&format!(
+            left_out += 1;
+            if left_out <= WARNINGS_MAX {
+                warn(&format!(
                     "plugin/hosts: {place}:{}: {}; it is left out",
                     line.line, line.text
                 ));
@@ -275,11 +311,8 @@ impl HostsFile {
                 }
             }
         }
-        if left_out.get() > WARNINGS_MAX {
-            output::warning(&format!(
-                "plugin/hosts: {place}: {} lines in all are left out",
-                left_out.get()
-            ));
+        if left_out > WARNINGS_MAX {
+            warn(&format!("plugin/hosts: {place}: {left_out} lines in all are left out"));
         }
         (
             build(RecordZone::unloaded(Name::ROOT, self.hash.clone()), collector),
@@ -296,37 +329,26 @@ impl HostsFile {
         );
     }
 
-    /// Looks at the file every now and then, and when it is asked to, for ever.
-    pub async fn follow(mut self, publisher: Arc<Publisher>, asked: Arc<sync::Notify>) {
-        loop {
-            pause(self.source.settings.reload, &asked).await;
-            let stamp = Stamp::of(&self.source.settings.file);
-            if stamp == self.stamp {
-                continue;
-            }
-            self.stamp = stamp;
-            // A large file takes a while, and a slow disk longer; other tasks go on meanwhile.
-            let read = tokio::task::spawn_blocking(move || {
-                let (zone, count) = self.read();
-                (self, zone, count)
-            });
-            let Ok((hosts, zone, count)) = read.await else {
-                return output::error("plugin/hosts: reading a hosts file failed for good; it is no longer looked at");
-            };
-            self = hosts;
-            self.publish(zone, count, &publisher);
+    /// What the file says now; none where it is as it was seen last.
+    fn look(&mut self) -> Option<(RecordZone, usize)> {
+        let stamp = Stamp::of(&self.source.settings.file);
+        if stamp == self.stamp {
+            return None;
         }
+        self.stamp = stamp;
+        Some(self.read(&mut output::warning))
     }
-}
 
-/// Waits for the time, unless it is zero, or until somebody asks.
-pub(crate) async fn pause(every: Duration, asked: &sync::Notify) {
-    if every.is_zero() {
-        return asked.notified().await;
-    }
-    tokio::select! {
-        () = tokio::time::sleep(every) => {}
-        () = asked.notified() => {}
+    /// Looks at the file every now and then, and when it is asked to, for ever.
+    pub async fn follow(self, publisher: Arc<Publisher>, asked: Arc<sync::Notify>) {
+        let every = self.source.settings.reload;
+        let lost = "plugin/hosts: reading a hosts file failed for good; it is no longer looked at";
+        follow(self, every, &asked, lost, Self::look, |own, seen| {
+            if let Some((zone, count)) = seen {
+                own.publish(zone, count, &publisher);
+            }
+        })
+        .await;
     }
 }
 

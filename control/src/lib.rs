@@ -23,7 +23,9 @@ pub mod corefile;
 pub mod crew;
 pub mod endpoints;
 pub mod facts;
+pub mod faults;
 pub mod files;
+mod follow;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hooks;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use nodens_engine::io::{self as port, BindError, ListenerId, ListenerSockets, Transport};
 
 use crate::compile::Address;
-use crate::corefile::{Diagnostic, Span};
+use crate::corefile::{Diagnostic, Findings, Span};
 use crate::takeover::Inherited;
 
 /// Most addresses of the host that get a socket of their own beside a wildcard's.
@@ -90,13 +90,9 @@ pub struct Bound {
 /// Binds what is wanted and not there, for so many workers.
 ///
 /// # Errors
-/// An address is taken, or cannot be bound.
-pub fn bind(
-    wanted: Vec<Place>,
-    there: &[Place],
-    workers: usize,
-    inherited: &mut Inherited,
-) -> Result<Bound, Diagnostic> {
+/// All addresses that are taken or cannot be bound.
+pub fn bind(wanted: Vec<Place>, there: &[Place], workers: usize, inherited: &mut Inherited) -> Result<Bound, Findings> {
+    let mut found = Findings::default();
     let (old, new): (Vec<_>, Vec<_>) = wanted
         .into_iter()
         .partition(|place| there.iter().any(|other| other.is(place)));
@@ -104,9 +100,14 @@ pub fn bind(
         // Sockets of our own would count as somebody else's.
         if !there.iter().any(|other| other.overlaps(place)) && !inherited.holds_port(place.address.port()) {
             for &transport in place.transports {
-                port::probe_taken(place.address, transport).map_err(|error| failed(place, &error))?;
+                if let Err(error) = port::probe_taken(place.address, transport) {
+                    found.error(failed(place, &error));
+                }
             }
         }
+    }
+    if !found.errors.is_empty() {
+        return Err(found);
     }
     let retired = there.iter().filter(|place| !old.iter().any(|other| other.is(place)));
     let mut bound = Bound {
@@ -124,10 +125,10 @@ pub fn bind(
             }
             // One that cannot be bound, because it is going away, is the wildcard's.
             Err(_) if place.span.is_none() => {}
-            Err(error) => return Err(failed(&place, &error)),
+            Err(error) => found.error(failed(&place, &error)),
         }
     }
-    Ok(bound)
+    if found.errors.is_empty() { Ok(bound) } else { Err(found) }
 }
 
 /// The sockets of each worker at a place: those that were inherited, so that each of them is served, and new ones.
@@ -154,8 +155,10 @@ fn sockets(place: &Place, workers: usize, inherited: &mut Inherited) -> Result<V
 }
 
 fn failed(place: &Place, error: &BindError) -> Diagnostic {
-    match place.span {
-        Some(span) => Diagnostic::setup(span, error.to_string()),
-        None => Diagnostic::placeless(error.to_string()),
-    }
+    let text = error.to_string();
+    let finding = match place.span {
+        Some(span) => Diagnostic::setup(span, text),
+        None => Diagnostic::placeless(text),
+    };
+    finding.help("`bind ADDRESS` in a block says where it listens, `:PORT` behind a zone on which port")
 }

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use nodens::args::{self, Command, Options, Stream};
 use nodens::corefile::settings::Corefile;
-use nodens::corefile::{self, Colour, Input, Machine};
-use nodens::{run, workers};
+use nodens::corefile::{self, Colour, Input, Machine, Refused};
+use nodens::{faults, output, run, workers};
 use nodens_engine::io;
 
 fn main() -> ExitCode {
@@ -20,19 +20,31 @@ fn main() -> ExitCode {
             ExitCode::from(text.status)
         }
         Command::Check(options) => match load(&options) {
-            Ok((corefile, _)) => {
-                for warning in &corefile.warnings {
-                    say(&format!(
-                        "{}\n",
-                        warning.render(&corefile.sources, colour(&std::io::stdout()))
-                    ));
-                }
-                ExitCode::SUCCESS
-            }
+            Ok((corefile, _)) => check(corefile),
             Err(status) => status,
         },
         Command::Serve(options) => serve(&options),
     }
+}
+
+/// Looks at what a configuration names, and says what is odd about it or why it cannot be used.
+fn check(corefile: Corefile) -> ExitCode {
+    let found = faults::find(&corefile.blocks);
+    if !found.errors.is_empty() {
+        return refuse(&corefile.refused(found));
+    }
+    let mut warnings = [corefile.warnings, found.warnings].concat();
+    warnings.sort_by_key(|warning| warning.span);
+    for warning in warnings {
+        let drawn = warning.render(&corefile.sources, colour(&std::io::stdout()));
+        say(&format!("{drawn}\n"));
+    }
+    ExitCode::SUCCESS
+}
+
+fn refuse(refused: &Refused) -> ExitCode {
+    complain(&format!("{}\n", refused.render(colour(&std::io::stderr()))));
+    ExitCode::FAILURE
 }
 
 fn serve(options: &Options) -> ExitCode {
@@ -41,7 +53,9 @@ fn serve(options: &Options) -> ExitCode {
         Ok(loaded) => loaded,
         Err(status) => return status,
     };
-    match run::run(corefile, input, options) {
+    let ended = run::run(corefile, input, options);
+    output::flush();
+    match ended {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             complain(&format!("{error:#}\n"));
@@ -57,17 +71,10 @@ fn load(options: &Options) -> Result<(Corefile, Input), ExitCode> {
         ExitCode::FAILURE
     })?;
     match corefile::load(&input, options.port, &Machine) {
-        Ok(corefile) => {
-            let unbuilt: Vec<_> = corefile.unbuilt().cloned().collect();
-            if unbuilt.is_empty() {
-                return Ok((corefile, input));
-            }
-            complain(&format!("{:#}\n", corefile.refused(&unbuilt)));
-            Err(ExitCode::FAILURE)
-        }
-        Err(refused) => {
-            complain(&format!("{}\n", refused.render(colour(&std::io::stderr()))));
-            Err(ExitCode::FAILURE)
+        Ok(corefile) => Ok((corefile, input)),
+        Err(mut refused) => {
+            refused.add(faults::find(&refused.blocks));
+            Err(refuse(&refused))
         }
     }
 }

@@ -172,7 +172,7 @@ impl Lines {
     }
 
     fn write(&mut self) {
-        output::lines(&self.text);
+        output::many_lines(&self.text);
         self.text.clear();
     }
 

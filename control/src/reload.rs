@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use crate::corefile::settings::{Corefile, Reload};
 use crate::corefile::{self, Input, Machine, Refused};
+use crate::faults;
 use crate::output;
 use crate::random::random;
 use crate::server::{Prepared, Server};
@@ -87,7 +88,7 @@ impl Reloader {
         let corefile = match loaded {
             Ok(corefile) => corefile,
             Err(refused) => {
-                self.refused(server, why, &refused);
+                self.refused(server, why, refused).await;
                 return None;
             }
         };
@@ -109,7 +110,7 @@ impl Reloader {
         }
     }
 
-    fn refused(&mut self, server: &Server, why: Why, refused: &Refused) {
+    async fn refused(&mut self, server: &Server, why: Why, mut refused: Refused) {
         let fingerprint = refused.fingerprint();
         if why == Why::Look && fingerprint == self.tried {
             return;
@@ -121,8 +122,13 @@ impl Reloader {
                 refused.headlines()
             ));
         }
-        let drawn = refused.render(corefile::Colour::Off);
-        self.failed(server, why, refused.is_parsed, &drawn);
+        let is_parsed = refused.is_parsed;
+        let drawn = tokio::task::spawn_blocking(move || {
+            refused.add(faults::find(&refused.blocks));
+            refused.render(corefile::Colour::Off)
+        });
+        let drawn = drawn.await.unwrap_or_else(|error| error.to_string());
+        self.failed(server, why, is_parsed, &drawn);
     }
 
     /// Tells why a configuration is not used; the first line of `error` says most.

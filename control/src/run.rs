@@ -37,7 +37,7 @@ pub fn run(corefile: Corefile, input: Input, options: &Options) -> anyhow::Resul
     let prepared = runtime.block_on(server.prepare(corefile))?;
     let start_lines = prepared.start_lines().to_vec();
     let mut reloader = Reloader::new(input, options.port);
-    let corefile = server.use_it(prepared);
+    let corefile = runtime.block_on(server.use_it(prepared));
     reloader.in_use(&corefile, &server);
     notify::open();
     if !options.quiet {
@@ -77,13 +77,8 @@ fn remove_own(pidfile: &Path) {
 }
 
 fn announce(start_lines: &[String]) {
-    use std::io::Write as _;
-    let mut out = std::io::stdout().lock();
-    for line in start_lines {
-        // Nobody may be reading.
-        let _ = writeln!(out, "{line}");
-    }
-    let _ = writeln!(out, "{}", crate::args::version());
+    let lines: String = start_lines.iter().map(|line| format!("{line}\n")).collect();
+    output::lines(&format!("{lines}{}\n", crate::args::version()));
 }
 
 /// The signals that the server listens for.
@@ -175,7 +170,7 @@ async fn serve(server: &mut Server, reloader: &mut Reloader, signals: &mut Signa
             prepared = reloader.prepare(server, why) => prepared,
         };
         if let Some(prepared) = prepared {
-            let corefile = server.use_it(prepared);
+            let corefile = server.use_it(prepared).await;
             reloader.in_use(&corefile, server);
             doors.open(&server.meeting_places());
             output::info("Reloading complete");

@@ -12,7 +12,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use nodens_engine::snapshot::{Published, ZoneId};
@@ -25,9 +25,11 @@ use crate::args::Options;
 use crate::certificates::Followed;
 use crate::compile::{Address, Compiled, compile};
 use crate::corefile::settings::{Corefile, Monitor};
+use crate::corefile::{Colour, Refused};
 use crate::crew::Crew;
 use crate::endpoints::{self, Admin, Endpoints};
 use crate::facts::Facts;
+use crate::faults;
 use crate::hooks::Hooks;
 use crate::listeners::{self, Bound, Place};
 use crate::numbers::Numbers;
@@ -164,18 +166,22 @@ impl Server {
         let means = self.means.clone();
         // Reading and parsing files takes a while; signals are heard meanwhile.
         let begun = tokio::task::spawn_blocking(move || {
-            let compiled = compile(&corefile, &means.hash, &mut numbers).map_err(|errors| corefile.refused(&errors))?;
+            let (compiled, errors) = compile(&corefile.blocks, &means.hash, &mut numbers);
+            if !errors.is_empty() {
+                return Err(corefile.refused(faults::beside(errors, compiled)));
+            }
             let runs = |zones: &[ZoneId]| zones.iter().all(|zone| running.contains(zone));
             match sources::begin(&compiled, &means, runs) {
                 Ok(sources) => Ok((corefile, compiled, numbers, sources)),
-                Err(errors) => {
+                Err(found) => {
                     let new: Vec<_> = numbers.used_zones().filter(|zone| !running.contains(zone)).collect();
                     means.publisher.forget(&new);
-                    Err(corefile.refused(&errors))
+                    Err(corefile.refused(found))
                 }
             }
         });
-        let (corefile, compiled, numbers, sources) = begun.await.context("the configuration could not be read")??;
+        let begun = begun.await.context("the configuration could not be read")?;
+        let (corefile, compiled, numbers, sources) = begun.map_err(shown)?;
         if self.takes_over || !self.places.is_empty() {
             sources::synced(&sources, SYNC_MAX).await;
         }
@@ -186,9 +192,9 @@ impl Server {
             inherited = Inherited::ask(named.map(|place| place.address)).context("cannot take over")?;
         }
         let bound = listeners::bind(places, &self.places, self.crew.size(), &mut inherited);
-        let bound = bound.and_then(|bound| Ok((bound, self.endpoints.bind(&corefile, &mut inherited)?)));
-        match bound {
-            Ok((bound, endpoints)) => Ok(Prepared {
+        let endpoints = self.endpoints.bind(&corefile, &mut inherited);
+        match (bound, endpoints) {
+            (Ok(bound), Ok(endpoints)) => Ok(Prepared {
                 corefile,
                 compiled,
                 numbers,
@@ -197,17 +203,21 @@ impl Server {
                 endpoints,
                 inherited,
             }),
-            Err(error) => {
+            (bound, endpoints) => {
                 let zones: Vec<_> = sources.iter().flat_map(Source::zones).copied().collect();
-                wait_until(&sources.into_iter().map(Source::end).collect::<Vec<_>>());
+                wait_until(&sources.into_iter().map(Source::end).collect::<Vec<_>>()).await;
                 self.means.publisher.forget(&zones);
-                Err(corefile.refused(&[error]))
+                let mut found = bound.err().unwrap_or_default();
+                for error in endpoints.err().into_iter().flat_map(|found| found.errors) {
+                    found.error(error);
+                }
+                Err(shown(corefile.refused(found)))
             }
         }
     }
 
     /// Uses a configuration in place of the one in use, and gives it back. Nothing here fails: what may was done before.
-    pub fn use_it(&mut self, prepared: Prepared) -> Corefile {
+    pub async fn use_it(&mut self, prepared: Prepared) -> Corefile {
         let Prepared {
             corefile,
             compiled,
@@ -237,8 +247,6 @@ impl Server {
             self.tell(bound.sockets.into_iter().map(Command::Listen));
         }
         self.places = bound.places;
-        let addresses = compiled.listeners.iter().map(|address| address.socket);
-        self.admin.metrics.facts.listen(addresses);
         let used: HashSet<ZoneId> = numbers.used_zones().collect();
         let all = std::mem::take(&mut self.sources).into_iter();
         let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|own| own.zones().iter().all(|zone| used.contains(zone)));
@@ -249,6 +257,11 @@ impl Server {
         self.numbers = numbers;
         self.show(&corefile, &compiled.listeners, compiled.plugins);
         self.endpoints.change(endpoints, &self.admin);
+        let addresses = compiled.listeners.iter().map(|address| address.socket);
+        self.admin
+            .metrics
+            .facts
+            .listen(addresses.chain(self.endpoints.addresses()));
         let lameduck = corefile
             .blocks
             .iter()
@@ -259,8 +272,8 @@ impl Server {
         inherited.leave();
 
         // 4. What nobody reads any more.
-        wait_until(&gone.into_iter().map(Source::end).collect::<Vec<_>>());
-        wait_until(&[|| !self.means.publisher.is_config_read()]);
+        wait_until(&gone.into_iter().map(Source::end).collect::<Vec<_>>()).await;
+        wait_until(&[|| !self.means.publisher.is_config_read()]).await;
         let gone = self.numbers.let_go();
         self.means.publisher.forget(&gone.zones);
         for port in &self.crew.ports {
@@ -280,7 +293,7 @@ impl Server {
         match self.prepare(corefile).await {
             Ok(prepared) => {
                 self.says_warnings = false;
-                self.use_it(prepared);
+                self.use_it(prepared).await;
                 self.says_warnings = true;
             }
             Err(error) => output::warning(&format!("plugin/auto: zones are not counted by their names: {error}")),
@@ -378,13 +391,20 @@ impl Server {
     }
 }
 
-/// Waits until all of it holds, for a bounded time.
-fn wait_until(all: &[impl Fn() -> bool]) {
+/// Waits until all of it holds, for a bounded time; other tasks go on meanwhile.
+async fn wait_until(all: &[impl Fn() -> bool]) {
     const LOOK_EVERY: Duration = Duration::from_millis(1);
-    let end = Instant::now() + LET_GO_MAX;
-    while !all.iter().all(|one| one()) && Instant::now() < end {
-        std::thread::sleep(LOOK_EVERY);
-    }
+    let holds = async {
+        while !all.iter().all(|one| one()) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let _ = tokio::time::timeout(LET_GO_MAX, holds).await;
+}
+
+/// All that is wrong, drawn.
+fn shown(refused: Refused) -> anyhow::Error {
+    anyhow::anyhow!(refused.render(Colour::Off))
 }
 
 fn build() -> admin::Build {

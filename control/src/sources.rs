@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{EtcdMetrics, HostsMetrics, Reporter};
 use crate::auto::{AutoSource, AutoZones};
 use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource, WeightsSource};
-use crate::corefile::Diagnostic;
+use crate::corefile::{Diagnostic, Findings};
 use crate::files::{FileZone, HostsFile};
 use crate::output;
 use crate::publish::Publisher;
@@ -104,23 +104,25 @@ impl Drop for Source {
 ///
 /// # Errors
 /// What keeps the configuration from being used.
-pub fn begin(
-    compiled: &Compiled,
-    means: &Means,
-    runs: impl Fn(&[ZoneId]) -> bool,
-) -> Result<Vec<Source>, Vec<Diagnostic>> {
+pub fn begin(compiled: &Compiled, means: &Means, runs: impl Fn(&[ZoneId]) -> bool) -> Result<Vec<Source>, Findings> {
     let mut sources = Vec::new();
-    let mut errors = Vec::new();
+    let mut found = Findings::default();
+    let mut last = None;
     for source in compiled.files.iter().filter(|source| !runs(&[source.id])) {
         match file(source, means) {
             Ok(source) => sources.push(source),
-            Err(error) => errors.push(error),
+            // The zones of one stanza have one file.
+            Err(error) if last == error.span => {}
+            Err(error) => {
+                last = error.span;
+                found.error(error);
+            }
         }
     }
     for source in compiled.weights.iter().filter(|source| !runs(&[source.id])) {
         match weights(source, means) {
             Ok(source) => sources.push(source),
-            Err(error) => errors.push(error),
+            Err(error) => found.error(error),
         }
     }
     let new = compiled.auto.iter().filter(|source| !runs(&[source.id]));
@@ -131,13 +133,21 @@ pub fn begin(
     sources.extend(new.map(|source| hosts(source, means)));
     let new = compiled.etcd.iter().filter(|source| !runs(&source.zones));
     sources.extend(new.map(|source| etcd(source, means)));
-    if errors.is_empty() { Ok(sources) } else { Err(errors) }
+    for certificates in &compiled.certificates {
+        if let Err(error) = certificates.open_keys() {
+            found.error(error);
+        }
+    }
+    if found.errors.is_empty() {
+        Ok(sources)
+    } else {
+        Err(found)
+    }
 }
 
 fn file(source: &FileSource, means: &Means) -> Result<Source, Diagnostic> {
     let mut zone = FileZone::new(source.clone(), means.hash.clone());
-    zone.start(&means.publisher)
-        .map_err(|error| Diagnostic::setup(source.settings.db_file_span, format!("plugin/file: {error}")))?;
+    zone.start(&means.publisher)?;
     let asked = Arc::new(Notify::new());
     let task = zone.follow(Arc::clone(&means.publisher), Arc::clone(&asked));
     Ok(Source::follow(vec![source.id], asked, task))

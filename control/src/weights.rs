@@ -10,7 +10,9 @@ use tokio::sync;
 
 use crate::compile::WeightsSource;
 use crate::corefile::Diagnostic;
-use crate::files::{pause, read};
+use crate::corefile::diagnostic::{Excerpt, Form};
+use crate::files::read;
+use crate::follow::follow;
 use crate::output;
 use crate::publish::Publisher;
 
@@ -45,25 +47,42 @@ impl WeightFile {
     /// # Errors
     /// The file makes no sense, or is not there and will not be looked for again.
     pub fn start(&mut self, publisher: &Publisher) -> Result<(), Diagnostic> {
-        let WeightsSource { id, settings } = &self.source;
-        let (id, span) = (*id, settings.file_span);
-        let wrong = |error: String| Diagnostic::setup(span, format!("plugin/loadbalance: {error}"));
-        match self.look() {
-            Ok(Ok(Look::Weights(weights))) => publisher.zone(id, Zone::Weights(weights)),
-            Ok(Ok(Look::Unchanged)) => {}
-            Ok(Err(error)) => {
-                let help = format!("see line {} of that file", error.line);
-                return Err(wrong(error.to_string()).help(help));
-            }
-            Err(error) if self.source.settings.reload.is_zero() => return Err(wrong(format!("{error:#}"))),
-            Err(error) => {
-                output::warning(&format!(
-                    "plugin/loadbalance: {error:#}. Will try again in {:?}",
-                    self.source.settings.reload
-                ));
-            }
+        match self.first() {
+            Ok(weights) => publisher.zone(self.source.id, Zone::Weights(weights)),
+            Err(finding) if finding.form == Form::Warning => output::warning(&finding.text),
+            Err(finding) => return Err(finding),
         }
         Ok(())
+    }
+
+    /// What the file says before anything is served; a warning where it cannot be read and is looked for again.
+    pub(crate) fn first(&mut self) -> Result<Weights, Diagnostic> {
+        let WeightsSource { settings, .. } = &self.source;
+        let (span, reload) = (settings.file_span, settings.reload);
+        let file = settings.file.display().to_string();
+        let wrong = |error: String| Diagnostic::setup(span, format!("plugin/loadbalance: {error}"));
+        match self.look() {
+            Ok(Ok(Look::Weights(weights))) => Ok(weights),
+            // Nothing was seen before.
+            Ok(Ok(Look::Unchanged)) => Ok(Weights::new(self.hash.clone(), [])),
+            Ok(Err(error)) => {
+                let help = "a name stands alone on its line, its addresses below it as `ADDRESS WEIGHT`, 1 to 255";
+                Err(wrong(error.to_string()).help(help).excerpt(Excerpt {
+                    file,
+                    line: error.line,
+                    text: error.drawn,
+                    label: error.what,
+                }))
+            }
+            Err(error) if reload.is_zero() => {
+                let help = "name a file that can be read; with a `reload` other than 0 it may also come later";
+                Err(wrong(format!("{error:#}")).help(help))
+            }
+            Err(error) => {
+                let text = format!("plugin/loadbalance: {error:#}. Will try again in {reload:?}");
+                Err(Diagnostic::warning(span, text).help("until it can be read, every address weighs the same"))
+            }
+        }
     }
 
     /// Reads the file. The outer error is one of reading, the inner one of what was read.
@@ -82,30 +101,20 @@ impl WeightFile {
 
     /// Looks at the file every now and then, and when it is asked to, for ever. What makes no sense leaves the weights as
     /// they are.
-    pub async fn follow(mut self, publisher: Arc<Publisher>, asked: Arc<sync::Notify>) {
-        loop {
-            pause(self.source.settings.reload, &asked).await;
-            let looked = tokio::task::spawn_blocking(move || {
-                let looked = self.look();
-                (self, looked)
-            });
-            let Ok((own, looked)) = looked.await else {
-                return output::error(
-                    "plugin/loadbalance: reading a weight file failed for good; it is no longer looked at",
-                );
-            };
-            self = own;
-            match looked {
-                Ok(Ok(Look::Weights(weights))) => {
-                    publisher.zone(self.source.id, Zone::Weights(weights));
-                    let file = self.source.settings.file.display();
-                    output::info(&format!("plugin/loadbalance: Successfully reloaded weight file {file}"));
-                }
-                Ok(Ok(Look::Unchanged)) => {}
-                Ok(Err(error)) => output::error(&format!("plugin/loadbalance: {error}; the weights stay as they were")),
-                Err(error) => output::error(&format!("plugin/loadbalance: {error:#}; the weights stay as they were")),
+    pub async fn follow(self, publisher: Arc<Publisher>, asked: Arc<sync::Notify>) {
+        let every = self.source.settings.reload;
+        let lost = "plugin/loadbalance: reading a weight file failed for good; it is no longer looked at";
+        follow(self, every, &asked, lost, Self::look, |own, seen| match seen {
+            Ok(Ok(Look::Weights(weights))) => {
+                publisher.zone(own.source.id, Zone::Weights(weights));
+                let file = own.source.settings.file.display();
+                output::info(&format!("plugin/loadbalance: Successfully reloaded weight file {file}"));
             }
-        }
+            Ok(Ok(Look::Unchanged)) => {}
+            Ok(Err(error)) => output::error(&format!("plugin/loadbalance: {error}; the weights stay as they were")),
+            Err(error) => output::error(&format!("plugin/loadbalance: {error:#}; the weights stay as they were")),
+        })
+        .await;
     }
 }
 

@@ -49,25 +49,36 @@ pub enum TlsError {
     },
 }
 
+impl TlsError {
+    /// The file that is of no use; none where there are too many.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::TooMany(_) => None,
+            Self::Unreadable { file, .. } | Self::NoRoots { file } | Self::BadCert { file, .. } => Some(file),
+        }
+    }
+}
+
 impl Tls {
     /// `files` are none; a CA; a certificate and its key; or a certificate, its key and a CA.
     ///
     /// # Errors
     ///
-    /// Names the file that cannot be read or does not hold what it should.
-    pub fn load(files: &[PathBuf], read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Self, TlsError> {
+    /// Each file that cannot be read or does not hold what it should.
+    pub fn load(files: &[PathBuf], read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Self, Vec<TlsError>> {
         let (cert_and_key, ca) = match files {
             [] => (None, None),
             [ca] => (None, Some(ca)),
             [cert, key] => (Some((cert, key)), None),
             [cert, key, ca] => (Some((cert, key)), Some(ca)),
-            more => return Err(TlsError::TooMany(more.len())),
+            more => return Err(vec![TlsError::TooMany(more.len())]),
         };
-        let cert_and_key = cert_and_key
-            .map(|(cert, key)| load_pair(cert, key, &read))
-            .transpose()?;
-        let ca = ca.map(|file| load_roots(file, &read)).transpose()?;
-        Ok(Self { cert_and_key, ca })
+        let cert_and_key = cert_and_key.map(|(cert, key)| load_pair(cert, key, &read)).transpose();
+        let ca = ca.map(|file| load_roots(file, &read)).transpose();
+        match (cert_and_key, ca) {
+            (Ok(cert_and_key), Ok(ca)) => Ok(Self { cert_and_key, ca }),
+            (pair, ca) => Err(pair.err().into_iter().flatten().chain(ca.err()).collect()),
+        }
     }
 
     /// Our certificate with those that lead to its authority, and its key.
@@ -125,18 +136,20 @@ fn load_pair(
     cert: &Path,
     key: &Path,
     read: impl Fn(&Path) -> io::Result<Vec<u8>>,
-) -> Result<(Vec<u8>, Vec<u8>), TlsError> {
+) -> Result<(Vec<u8>, Vec<u8>), Vec<TlsError>> {
     let bad = |file: &Path, reason: String| TlsError::BadCert {
         file: file.to_owned(),
         reason,
     };
-    let cert_pem = read(cert).map_err(|error| bad(cert, error.to_string()))?;
-    let key_pem = read(key).map_err(|error| bad(key, error.to_string()))?;
-    certified_key(&cert_pem, &key_pem).map_err(|error| match error {
-        BadPair::Cert(reason) => bad(cert, reason),
-        BadPair::Key(reason) => bad(key, reason),
-    })?;
-    Ok((cert_pem, key_pem))
+    let read = |file| read(file).map_err(|error| bad(file, error.to_string()));
+    match (read(cert), read(key)) {
+        (Ok(cert_pem), Ok(key_pem)) => match certified_key(&cert_pem, &key_pem) {
+            Ok(_) => Ok((cert_pem, key_pem)),
+            Err(BadPair::Cert(reason)) => Err(vec![bad(cert, reason)]),
+            Err(BadPair::Key(reason)) => Err(vec![bad(key, reason)]),
+        },
+        (cert, key) => Err(cert.err().into_iter().chain(key.err()).collect()),
+    }
 }
 
 #[cfg(test)]
@@ -148,7 +161,10 @@ mod tests {
     fn load(files: &[&str], disk: &HashMap<PathBuf, Vec<u8>>) -> Result<Tls, String> {
         let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
         let read = |path: &Path| disk.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into());
-        Tls::load(&files, read).map_err(|error| error.to_string())
+        Tls::load(&files, read).map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            errors.join("; ")
+        })
     }
 
     fn disk() -> HashMap<PathBuf, Vec<u8>> {
@@ -173,6 +189,18 @@ mod tests {
         assert_eq!(shape(&["ca.pem"]), Ok((false, true)));
         assert_eq!(shape(&["cert.pem", "key.pem"]), Ok((true, false)));
         assert_eq!(shape(&["cert.pem", "key.pem", "ca.pem"]), Ok((true, true)));
+    }
+
+    #[test]
+    fn all_files_that_are_missing_are_named() {
+        let error = load(&["no.pem", "none.pem", "junk.pem"], &disk()).err().unwrap();
+        for text in [
+            "could not load TLS cert: no.pem",
+            "could not load TLS cert: none.pem",
+            "no certificate in junk.pem",
+        ] {
+            assert!(error.contains(text), "{error}");
+        }
     }
 
     #[test]

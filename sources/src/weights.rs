@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use nodens_wire::NameBuf;
 use thiserror::Error;
 
-use crate::clip::clip;
+use crate::clip::{clip, clip_line};
 
 /// The addresses of each name, in small letters, with their weights, as they are listed.
 pub type Listed = BTreeMap<NameBuf, Vec<(IpAddr, u8)>>;
@@ -23,16 +23,18 @@ pub struct WeightsError {
     pub hint: &'static str,
     /// Where.
     pub line: usize,
+    /// The line itself, cut if it is long.
+    pub drawn: String,
 }
 
 /// Reads a text; errors name the file.
 ///
 /// # Errors
 /// The first line that makes no sense.
-pub fn parse(text: &[u8], file: &str) -> Result<Listed, WeightsError> {
+pub fn parse(contents: &[u8], file: &str) -> Result<Listed, WeightsError> {
     let mut names = Listed::new();
     let mut name = None;
-    for (text, line) in text.split(|&byte| byte == b'\n').zip(1..) {
+    for (text, line) in contents.split(|&byte| byte == b'\n').zip(1..) {
         let text = String::from_utf8_lossy(text);
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
@@ -43,6 +45,7 @@ pub fn parse(text: &[u8], file: &str) -> Result<Listed, WeightsError> {
             file: file.to_owned(),
             hint,
             line,
+            drawn: clip_line(contents, line),
         };
         let words: Vec<&str> = text.split_whitespace().take(3).collect();
         match words[..] {

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use nodens_tests::ask::{Way, question};
+use nodens_tests::ask::{self, Way, question};
 use nodens_tests::netns::{self, run};
 use nodens_tests::nodens::Nodens;
 use nodens_tests::process::nodens;
+use nodens_tests::world::free_port;
 use rustix::process::Signal;
 
 const COREFILE: &str = "\
@@ -292,6 +293,63 @@ fn an_address_that_comes_later() {
 }
 
 #[test]
+fn an_endpoint_whose_address_comes_later() {
+    netns::inside(|| {
+        let late = "elm.example:{PORT} {
+            bind 127.0.0.1
+            health 192.0.2.7:{HEALTH}
+            ready 192.0.2.7:{READY}
+            prometheus 192.0.2.7:{LATE}
+            }
+            ";
+        let corefile = format!("{COREFILE}{late}");
+        let mut server = Nodens::start(&corefile);
+        answers(&server);
+        assert_eq!(server.metric("nodens_listen_addresses_absent"), 3.0);
+        let places = ["HEALTH", "READY", "LATE"].map(|word| {
+            let port = server.address(word).port();
+            SocketAddr::from(([192, 0, 2, 7], port))
+        });
+        std::thread::sleep(Duration::from_millis(2500));
+        let log = server.process().log();
+        assert!(!log.contains("Local health request"), "nobody else is asked\n{log}");
+        run("ip address add 192.0.2.7/32 dev lo");
+        let texts = [("/health", "OK"), ("/ready", "OK"), ("/metrics", "coredns_build_info")];
+        for (place, (path, text)) in places.into_iter().zip(texts) {
+            let (status, page) = ask::get(place, path, Duration::from_secs(5)).unwrap();
+            assert!(status == 200 && page.contains(text), "{path}: {status} {page}");
+            let said = format!("no interface of this host has the address of {place}");
+            said_once(&mut server, &said);
+            said_once(&mut server, &format!("the address of {place} has come"));
+        }
+        assert_eq!(server.metric("nodens_listen_addresses_absent"), 0.0);
+    });
+}
+
+#[test]
+fn an_endpoint_whose_port_is_taken() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, folder) = (taken.local_addr().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("Corefile");
+    fs::write(
+        &path,
+        format!(".:{0} {{\n    health {address}\n    ready {address}\n}}\n", free_port()),
+    )
+    .unwrap();
+    let refused = Command::new(nodens().unwrap())
+        .arg("-conf")
+        .arg(&path)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    for line in [2, 3] {
+        assert!(text.contains(&format!("Corefile:{line} - plugin/")), "{text}");
+    }
+    assert_eq!(text.matches("= help: ").count(), 2, "{text}");
+}
+
+#[test]
 fn no_file_descriptor_left() {
     const LIMIT: usize = 48;
     let limit = format!("--nofile={LIMIT}:{LIMIT}");
@@ -341,6 +399,39 @@ fn a_full_disk_under_the_log() {
     while server.metric("nodens_log_lost_total") < 100.0 {
         assert!(Instant::now() < end, "{}", server.metric("nodens_log_lost_total"));
     }
+}
+
+#[test]
+fn a_log_that_nobody_reads() {
+    // A pipe that is open on both ends takes 64 KB and no more.
+    let corefile = COREFILE.replace("whoami", "whoami\n    log");
+    let mut server = start_behind(
+        &["sh", "-c", "mkfifo pipe && exec \"$@\" 1<>pipe", "sh"],
+        &corefile,
+        &["--workers", "1"],
+    );
+    // What the control plane says of it is 20 KB each time.
+    let broken = format!("cedar.example:0 {{\n{}}}\n", "    frobnicate\n".repeat(100));
+    server.write("Corefile", &broken);
+    let end = Instant::now() + Duration::from_secs(60);
+    while server.metric("nodens_log_lost_total") == 0.0 {
+        assert!(Instant::now() < end, "nothing is lost");
+        server.process().signal(Signal::USR1).unwrap();
+        answers(&server);
+    }
+    said_once(&mut server, "lines for the log are lost");
+    // Nothing waits for a reader, and neither does the end.
+    server.write("Corefile", &corefile.replace("cedar.example", "elm.example"));
+    server.process().signal(Signal::USR1).unwrap();
+    server.wait_for("elm.example A", Duration::from_secs(10), |reply| {
+        reply.rcode == "NOERROR"
+    });
+    for _ in 0..100 {
+        assert_eq!(server.ask("elm.example A").rcode, "NOERROR");
+    }
+    server.process().signal(Signal::TERM).unwrap();
+    let status = server.process().wait(Duration::from_secs(8));
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
 }
 
 #[test]

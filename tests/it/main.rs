@@ -4,6 +4,7 @@
 
 mod cases; // every scenario of `cases/` against the binary, on both back ends
 mod certificates; // the binary over certificates that change
+mod check; // `nodens check`, and a start that fails
 mod corpus; // what fuzzing found, once more
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs
 mod hostile; // the binary among clients that mean it ill

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::any;
+use nodens_engine::io::is_local;
 use nodens_sources::etcd::{Level, Log};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -110,7 +111,10 @@ impl SelfCheck {
         ticks.tick().await;
         loop {
             ticks.tick().await;
-            self.check(CHECK_TIME_MAX, &metrics, &log).await;
+            // Until the host has the address, somebody else may answer there.
+            if is_local(self.target) {
+                self.check(CHECK_TIME_MAX, &metrics, &log).await;
+            }
         }
     }
 

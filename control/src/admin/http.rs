@@ -88,8 +88,13 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // Connections of a process before us may still be in TIME-WAIT.
     socket.set_reuse_address(true)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(false)?;
+    // An address that comes later is served from then on.
+    match address {
+        SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
+        SocketAddr::V6(_) => {
+            socket.set_only_v6(false)?;
+            socket.set_freebind_v6(true)?;
+        }
     }
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

@@ -17,8 +17,23 @@ pub struct Diagnostic {
     pub label: Option<String>,
     /// A second place that the finding is about.
     pub related: Option<Box<(Span, String)>>,
+    /// The line of another file that the finding is about.
+    pub excerpt: Option<Box<Excerpt>>,
     /// The likely fix.
     pub help: Option<String>,
+}
+
+/// A line of a file that is no Corefile: a zone file, a file of weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The file, as errors name it.
+    pub file: String,
+    /// Which line, from 1.
+    pub line: usize,
+    /// The line itself.
+    pub text: String,
+    /// What is wrong with it.
+    pub label: String,
 }
 
 /// How the first line of a finding is worded.
@@ -70,6 +85,14 @@ impl Findings {
         }
     }
 
+    /// Notes an error or a warning, as it is one or the other.
+    pub fn note(&mut self, finding: Diagnostic) {
+        match finding.form {
+            Form::Warning => self.warn(finding),
+            _ => self.error(finding),
+        }
+    }
+
     fn push(list: &mut Vec<Diagnostic>, left_out: &mut usize, diagnostic: Diagnostic) {
         if list.len() < FINDINGS_MAX {
             list.push(diagnostic);
@@ -88,6 +111,7 @@ impl Diagnostic {
             text: text.into(),
             label: None,
             related: None,
+            excerpt: None,
             help: None,
         }
     }
@@ -124,6 +148,7 @@ impl Diagnostic {
             text: text.into(),
             label: None,
             related: None,
+            excerpt: None,
             help: None,
         }
     }
@@ -146,6 +171,13 @@ impl Diagnostic {
     #[must_use]
     pub fn related(mut self, span: Span, label: impl Into<String>) -> Self {
         self.related = Some(Box::new((span, label.into())));
+        self
+    }
+
+    /// Draws a line of another file.
+    #[must_use]
+    pub fn excerpt(mut self, excerpt: Excerpt) -> Self {
+        self.excerpt = Some(Box::new(excerpt));
         self
     }
 
@@ -187,6 +219,18 @@ impl Diagnostic {
                 }
             }
             group = group.element(snippet(sources, &marks)).elements(elsewhere);
+        }
+        if let Some(Excerpt {
+            file,
+            line,
+            text,
+            label,
+        }) = self.excerpt.as_deref()
+        {
+            let start = text.len() - text.trim_start().len();
+            let mark = AnnotationKind::Context.span(start..text.len()).label(label.as_str());
+            let line = Snippet::source(text.as_str()).line_start(*line).annotation(mark);
+            group = group.element(line.path(file.as_str()));
         }
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help));

@@ -33,11 +33,10 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use diagnostic::{Colour, Diagnostic};
+pub use diagnostic::{Colour, Diagnostic, Findings};
 pub use settings::Corefile;
 pub use source::{Machine, Sources, Span, World};
 
-use diagnostic::Findings;
 use source::Source;
 
 /// Where a configuration comes from.
@@ -64,9 +63,23 @@ pub struct Refused {
     pub sources: Sources,
     /// Its words could be read as blocks and directives; what is wrong lies in what they mean.
     pub is_parsed: bool,
+    /// What could be read of it.
+    pub blocks: Vec<settings::ServerBlock>,
 }
 
 impl Refused {
+    /// Takes in what else is wrong.
+    pub fn add(&mut self, found: Findings) {
+        let mut all = Findings {
+            errors: std::mem::take(&mut self.errors),
+            left_out: self.left_out + found.left_out,
+            ..Findings::default()
+        };
+        found.errors.into_iter().for_each(|error| all.error(error));
+        (self.errors, self.left_out) = (all.errors, all.left_out);
+        self.errors.sort_by_key(|error| error.span);
+    }
+
     /// Tells it from others.
     pub fn fingerprint(&self) -> String {
         fingerprint::of_texts(&self.sources)
@@ -93,6 +106,22 @@ impl Refused {
     }
 }
 
+impl Corefile {
+    /// This configuration, which cannot be used after all.
+    pub fn refused(self, found: Findings) -> Refused {
+        let mut refused = Refused {
+            errors: Vec::new(),
+            warnings: self.warnings,
+            left_out: 0,
+            sources: self.sources,
+            is_parsed: true,
+            blocks: self.blocks,
+        };
+        refused.add(found);
+        refused
+    }
+}
+
 /// Reads a configuration; keys without a port get `default_port`.
 pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Corefile, Refused> {
     let mut sources = Sources::default();
@@ -105,6 +134,7 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
                 left_out: 0,
                 sources,
                 is_parsed: false,
+                blocks: Vec::new(),
             });
         }
     };
@@ -163,6 +193,7 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
             left_out,
             sources,
             is_parsed,
+            blocks,
         })
     }
 }

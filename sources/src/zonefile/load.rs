@@ -8,7 +8,7 @@ use nodens_wire::{Name, NameBuf, Rclass, Rtype};
 
 use super::generate::{Line, Range};
 use super::scan::{Entry, Scanner, Token};
-use crate::clip::clip;
+use crate::clip::{clip, clip_line};
 
 use super::{GENERATED_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, Record, ZoneFile, ZoneFileError, rdata, text};
 
@@ -36,13 +36,14 @@ pub(super) fn load(
         last_ttl: None,
     };
     loader
-        .file(file, contents, &mut scope, 0)
+        .file(Text { file, contents }, &mut scope, 0)
         .map_err(|bad| ZoneFileError::Syntax {
             file: file.to_owned(),
             origin: zone.to_string(),
             at: bad.file,
             line: bad.line,
             text: clip(bad.text),
+            drawn: bad.drawn,
         })?;
     match loader.serial {
         Some(serial) => Ok(ZoneFile { serial, ..loader.found }),
@@ -57,6 +58,25 @@ struct Bad {
     file: PathBuf,
     line: usize,
     text: String,
+    drawn: String,
+}
+
+/// A file that is being read.
+#[derive(Clone, Copy)]
+struct Text<'c> {
+    file: &'c Path,
+    contents: &'c [u8],
+}
+
+impl Text<'_> {
+    fn bad(&self, line: usize, text: String) -> Bad {
+        Bad {
+            file: self.file.to_owned(),
+            line,
+            text,
+            drawn: clip_line(self.contents, line),
+        }
+    }
 }
 
 struct Loader<'z> {
@@ -84,13 +104,9 @@ struct Owner {
 }
 
 impl Loader<'_> {
-    fn file(&mut self, file: &Path, contents: &[u8], scope: &mut Scope, depth: usize) -> Result<(), Bad> {
-        let bad = |line, text| Bad {
-            file: file.to_owned(),
-            line,
-            text,
-        };
-        let mut scanner = Scanner::new(contents);
+    fn file(&mut self, here: Text<'_>, scope: &mut Scope, depth: usize) -> Result<(), Bad> {
+        let bad = |line, text| here.bad(line, text);
+        let mut scanner = Scanner::new(here.contents);
         while let Some(entry) = scanner.next().map_err(|(line, text)| bad(line, text))? {
             let directive = entry
                 .tokens
@@ -98,7 +114,7 @@ impl Loader<'_> {
                 .filter(|first| !entry.indented && first.text.starts_with(b"$"));
             match directive {
                 Some(word) if word.text.eq_ignore_ascii_case(b"$INCLUDE") => {
-                    self.include(file, &entry, scope, depth)?;
+                    self.include(here, &entry, scope, depth)?;
                 }
                 Some(word) if word.text.eq_ignore_ascii_case(b"$GENERATE") => {
                     self.generate(&entry, scope).map_err(|text| bad(entry.line, text))?;
@@ -110,12 +126,8 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn include(&mut self, file: &Path, entry: &Entry<'_>, scope: &Scope, depth: usize) -> Result<(), Bad> {
-        let bad = |text| Bad {
-            file: file.to_owned(),
-            line: entry.line,
-            text,
-        };
+    fn include(&mut self, here: Text<'_>, entry: &Entry<'_>, scope: &Scope, depth: usize) -> Result<(), Bad> {
+        let bad = |text| here.bad(entry.line, text);
         let (named, origin) = match &entry.tokens[1..] {
             [named] => (named, scope.origin.clone()),
             [named, origin] => (
@@ -133,7 +145,8 @@ impl Loader<'_> {
         }
         let named = text::unescape(named.text).map_err(bad)?;
         let named = String::from_utf8_lossy(&named).into_owned();
-        let path = file
+        let path = here
+            .file
             .parent()
             .map_or_else(|| PathBuf::from(&named), |folder| folder.join(&named));
         let contents =
@@ -142,7 +155,11 @@ impl Loader<'_> {
             origin,
             ..scope.clone()
         };
-        self.file(&path, &contents, &mut inner, depth + 1)
+        let included = Text {
+            file: &path,
+            contents: &contents,
+        };
+        self.file(included, &mut inner, depth + 1)
     }
 
     /// The records of a `$GENERATE`. What stands behind it inherits nothing from them, and they no TTL but `$TTL`.

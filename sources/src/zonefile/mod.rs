@@ -70,6 +70,8 @@ pub enum ZoneFileError {
         line: usize,
         /// What is wrong with it.
         text: String,
+        /// The line itself, cut if it is long.
+        drawn: String,
     },
     /// Without one it is no zone.
     #[error("file \"{}\" has no SOA record for origin {origin}", file.display())]

@@ -21,6 +21,7 @@ pub(super) fn auto(line: &Line, scope: &mut Scope<'_>) -> Option<Auto> {
         zones: scope.zones(&line.args),
         directory: PathBuf::new(),
         directory_word: String::new(),
+        directory_span: line.name.span,
         pattern: Regex::new(PATTERN_DEFAULT).expect("a valid pattern"),
         template: TEMPLATE_DEFAULT.to_owned(),
         reload: RELOAD_DEFAULT,
@@ -62,6 +63,7 @@ fn directory(option: &Line, auto: &mut Auto, scope: &mut Scope<'_>) {
     };
     auto.directory = scope.path(folder);
     auto.directory_word = folder.text.to_string();
+    auto.directory_span = folder.span;
     let Some(word) = pattern else { return };
     match Regex::new(&word.text) {
         Ok(pattern) if pattern.captures_len() > 1 => auto.pattern = pattern,

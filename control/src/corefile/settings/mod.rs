@@ -15,7 +15,7 @@ use nodens_engine::plan::view::Condition;
 use nodens_wire::{NameBuf, Rtype};
 use regex::Regex;
 
-use super::diagnostic::{Colour, Diagnostic};
+use super::diagnostic::Diagnostic;
 use super::log_format::LogFormat;
 use super::source::{Sources, Span};
 
@@ -33,22 +33,6 @@ pub struct Corefile {
     pub sources: Sources,
     /// SHA-512 of what it says, in hexadecimal digits.
     pub fingerprint: String,
-}
-
-impl Corefile {
-    /// The directives that are read and not served yet, each as an error.
-    pub fn unbuilt(&self) -> impl Iterator<Item = &Diagnostic> {
-        self.blocks.iter().flat_map(|block| &block.unbuilt)
-    }
-
-    /// What was found wrong when the configuration was used, each drawn at its line.
-    pub fn refused(&self, errors: &[Diagnostic]) -> anyhow::Error {
-        let drawn: Vec<_> = errors
-            .iter()
-            .map(|error| error.render(&self.sources, Colour::Off))
-            .collect();
-        anyhow::anyhow!(drawn.join("\n"))
-    }
 }
 
 /// One server block: what it serves, where, and how.
@@ -483,6 +467,8 @@ pub struct Auto {
     pub directory: PathBuf,
     /// As written.
     pub directory_word: String,
+    /// Where the directory stands.
+    pub directory_span: Span,
     /// What the name of a zone's file looks like; it has a group.
     pub pattern: Regex,
     /// The zone that such a name stands for, groups as `${1}`.
