@@ -21,6 +21,7 @@ mod loadbalance;
 mod local;
 mod minimal;
 mod net;
+pub mod rewrite;
 mod route;
 mod transfer;
 pub mod view;

@@ -26,6 +26,7 @@ mod number;
 mod on;
 mod proxy;
 mod reload;
+mod rewrite;
 mod scope;
 mod secondary;
 mod timeouts;
@@ -91,7 +92,7 @@ pub const KNOWN: [&str; 37] = [
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 23] = [
+pub const MISSING: [&str; 22] = [
     "autopath",
     "azure",
     "clouddns",
@@ -109,7 +110,6 @@ pub const MISSING: [&str; 23] = [
     "nomad",
     "proxyproto",
     "quic",
-    "rewrite",
     "route53",
     "shed",
     "sign",
@@ -118,7 +118,7 @@ pub const MISSING: [&str; 23] = [
 ];
 
 /// Those that nodens reads, so that a mistake in them is told, and does not serve yet.
-const UNBUILT: [&str; 3] = ["cache", "forward", "proxy"];
+const UNBUILT: [&str; 4] = ["cache", "forward", "proxy", "rewrite"];
 
 /// Reads one block. None when it has no key that is one.
 pub fn block(
@@ -206,6 +206,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "proxy" => block.proxy.extend(proxy::proxy(line, scope)),
         "ready" => once(&mut block.ready, line, scope, http::ready),
         "reload" => once(&mut block.reload, line, scope, reload::reload),
+        "rewrite" => block.rewrite.extend(rewrite::rewrite(line, scope)),
         "shutdown" => block.hooks.extend(on::at(line, Event::Shutdown, scope)),
         "startup" => block.hooks.extend(on::at(line, Event::Startup, scope)),
         "secondary" => block.secondary.push(secondary::secondary(line, scope)),
@@ -356,6 +357,7 @@ fn empty_block(span: Span) -> ServerBlock {
         any: false,
         chaos: None,
         acl: Vec::new(),
+        rewrite: Vec::new(),
         cache: None,
         header: None,
         minimal: false,

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use nodens_engine::plan::rewrite::Rule;
 use nodens_engine::plan::view::Condition;
 use nodens_wire::{NameBuf, Rtype};
 use regex::Regex;
@@ -74,6 +75,8 @@ pub struct ServerBlock {
     pub chaos: Option<Chaos>,
     /// The stanzas of `acl`; the first line that fits decides.
     pub acl: Vec<Acl>,
+    /// The rules of all `rewrite` lines, in file order.
+    pub rewrite: Vec<Rule>,
     /// `cache`
     pub cache: Option<Cache>,
     /// `header`

@@ -26,7 +26,7 @@ fn shown(upstreams: &[Upstream]) -> String {
 }
 
 /// The first error of a block, without its place.
-fn error(directives: &str) -> String {
+pub(super) fn error(directives: &str) -> String {
     let refused = Memory::new(&format!(". {{\n{directives}\n}}\n")).load().unwrap_err();
     refused.errors[0].text.clone()
 }

@@ -3,6 +3,7 @@
 mod diagnostics;
 mod forwarding;
 mod language;
+mod rewriting;
 mod settings;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,266 @@
+//! Rules about names, and those about the answer that stand behind them.
+
+use nodens_engine::captures::Captures;
+use nodens_engine::plan::rewrite::{AnswerField, AnswerRule, Back, Change, NameEdit, NameMatch, NameRule, Replacement};
+
+use super::Words;
+use crate::corefile::lexer::Word;
+use crate::corefile::re2;
+use crate::corefile::source::Span;
+
+/// Numbers of groups that are looked for in a replacement.
+const GROUPS_LOOKED_FOR: usize = 100;
+
+/// How names are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Exact,
+    Prefix,
+    Suffix,
+    Substring,
+    Regex,
+}
+
+const KINDS: [(&str, Kind); 5] = [
+    ("exact", Kind::Exact),
+    ("prefix", Kind::Prefix),
+    ("suffix", Kind::Suffix),
+    ("substring", Kind::Substring),
+    ("regex", Kind::Regex),
+];
+
+impl Kind {
+    /// For a text that is absolute and in lower case.
+    fn plain(self, text: &str) -> NameMatch {
+        match self {
+            Self::Prefix => NameMatch::Prefix(text.into()),
+            Self::Suffix => NameMatch::Suffix(text.into()),
+            Self::Substring => NameMatch::Substring(text.into()),
+            Self::Exact | Self::Regex => NameMatch::Exact(text.into()),
+        }
+    }
+}
+
+impl Words<'_, '_, '_> {
+    /// `[KIND] FROM TO [answer ...]`
+    pub(super) fn name(&mut self) -> Option<Change> {
+        let (kind, from, to, behind) = match self.all {
+            [from, to] => (Kind::Exact, *from, *to, &[][..]),
+            [kind, from, to, behind @ ..] => {
+                let known = self.kind(kind, |word| {
+                    format!(
+                        "name rule supports only exact, prefix, suffix, substring, and regex name matching, received: \
+                         {word}"
+                    )
+                })?;
+                (known, *from, *to, behind)
+            }
+            _ => {
+                self.error(
+                    self.span,
+                    "too few arguments for a name rule",
+                    "a name and what it becomes",
+                );
+                return None;
+            }
+        };
+        let edit = self.edit(kind, from, to);
+        if kind == Kind::Exact {
+            // It is used in the other direction, too, and as in CoreDNS both must do as patterns.
+            let (from, to) = (absolute(&from.text), absolute(&to.text));
+            self.pattern(&to, &from, self.all[self.all.len() - behind.len() - 1].span)?;
+        }
+        let (is_auto, answers) = self.answers(behind)?;
+        let edit = edit?;
+        let back = match kind {
+            Kind::Exact => Back::Remap,
+            _ if !is_auto => Back::Stay,
+            Kind::Suffix => Back::Edit(NameEdit {
+                matches: NameMatch::Suffix(absolute(&to.text).into()),
+                to: Replacement::plain(&absolute(&from.text)),
+            }),
+            Kind::Prefix | Kind::Substring | Kind::Regex => Back::Remap,
+        };
+        Some(Change::Name(NameRule {
+            edit,
+            back,
+            answers: answers.into(),
+        }))
+    }
+
+    /// `[KIND] FROM TO`
+    pub(super) fn cname(&mut self) -> Option<Change> {
+        let (kind, from, to) = match self.all {
+            [from, to] => (Kind::Exact, *from, *to),
+            [kind, from, to] => (self.kind_of("cname", kind)?, *from, *to),
+            words => {
+                let many = if words.len() < 2 { "few" } else { "many" };
+                let text = format!("too {many} ({}) arguments for a cname rule", words.len());
+                self.error(self.span, &text, "a target and what it becomes");
+                return None;
+            }
+        };
+        self.edit(kind, from, to).map(Change::Alias)
+    }
+
+    /// The names that a rule about answers is for.
+    pub(super) fn matching(&mut self, rule: &str, kind: Option<&Word>, name: &Word) -> Option<NameMatch> {
+        let kind = match kind {
+            Some(word) => self.kind_of(rule, word)?,
+            None => Kind::Exact,
+        };
+        if kind == Kind::Regex {
+            return self.pattern(&name.text, "", name.span).map(NameMatch::Regex);
+        }
+        Some(kind.plain(&absolute(&name.text)))
+    }
+
+    fn kind_of(&mut self, rule: &str, word: &Word) -> Option<Kind> {
+        self.kind(word, |_| {
+            format!("{rule} rule supports only exact, prefix, suffix, substring, and regex name matching")
+        })
+    }
+
+    fn kind(&mut self, word: &Word, wrong: impl FnOnce(&str) -> String) -> Option<Kind> {
+        let name = word.text.to_ascii_lowercase();
+        let found = KINDS.iter().find(|(known, _)| *known == name);
+        if found.is_none() {
+            let text = format!("plugin/rewrite: {}", wrong(&name));
+            self.scope
+                .unknown(word.span, text, &name, &KINDS.map(|(known, _)| known));
+        }
+        found.map(|(_, kind)| *kind)
+    }
+
+    fn edit(&mut self, kind: Kind, from: &Word, to: &Word) -> Option<NameEdit> {
+        let to_text = absolute(&to.text);
+        if kind != Kind::Regex {
+            return Some(NameEdit {
+                matches: kind.plain(&absolute(&from.text)),
+                to: Replacement::plain(&to_text),
+            });
+        }
+        self.by_pattern(from, &to_text)
+    }
+
+    fn by_pattern(&mut self, from: &Word, to: &str) -> Option<NameEdit> {
+        let captures = self.pattern(&from.text, to, from.span)?;
+        let to = Replacement::new(to, captures.group_count());
+        let matches = NameMatch::Regex(captures);
+        Some(NameEdit { matches, to })
+    }
+
+    /// A pattern that has the groups which its replacement uses.
+    fn pattern(&mut self, pattern: &str, replacement: &str, span: Span) -> Option<Captures> {
+        let captures = re2::check_len(pattern)
+            .and_then(|()| Captures::new(&re2::translated(pattern)).map_err(|error| error.to_string()));
+        let captures = match captures {
+            Ok(captures) => captures,
+            Err(why) => {
+                let text = format!("invalid regex matching pattern: {pattern}");
+                self.error(span, &text, &format!("a regular expression (RE2): {why}"));
+                return None;
+            }
+        };
+        let is_used = |group: &usize| replacement.contains(&format!("{{{group}}}"));
+        if (0..=GROUPS_LOOKED_FOR).filter(is_used).count() > captures.group_count() {
+            let text = format!(
+                "the rewrite regex pattern ({replacement}) uses more subexpressions than its corresponding matching \
+                 regex pattern ({pattern})"
+            );
+            self.error(span, &text, &format!("more groups than {}", captures.group_count()));
+            return None;
+        }
+        Some(captures)
+    }
+
+    /// `[answer] auto`, `[answer] name FROM TO`, `[answer] value FROM TO`, any number of them.
+    fn answers(&mut self, words: &[&Word]) -> Option<(bool, Vec<AnswerRule>)> {
+        let mut is_auto = None;
+        let mut answers: Vec<AnswerRule> = Vec::new();
+        let mut rest = words;
+        if let Some(first) = rest.first().filter(|word| !is(word, "answer")) {
+            let text = "exceeded the number of arguments for a non-answer rule argument for name rule";
+            self.error(first.span, text, "`answer`, or nothing");
+            return None;
+        }
+        while let Some((word, behind)) = rest.split_first() {
+            let (kind, behind) = match (is(word, "answer"), behind.split_first()) {
+                (false, _) => (*word, behind),
+                (true, Some((kind, behind))) => (*kind, behind),
+                (true, None) => {
+                    let text = "type missing for answer rule for name rule";
+                    self.error(word.span, text, "`auto`, `name` or `value`");
+                    return None;
+                }
+            };
+            let field = match &*kind.text.to_ascii_lowercase() {
+                "auto" => {
+                    is_auto = Some(kind.span);
+                    rest = behind;
+                    continue;
+                }
+                "name" => AnswerField::Owner,
+                "value" => AnswerField::Value,
+                other => {
+                    let text = format!("plugin/rewrite: invalid type {other:?} for answer rule for name rule");
+                    self.scope.unknown(kind.span, text, other, &["auto", "name", "value"]);
+                    return None;
+                }
+            };
+            let [from, to, behind @ ..] = behind else {
+                let text = format!(
+                    "{} answer rule for name rule: 2 arguments required",
+                    kind.text.to_ascii_lowercase()
+                );
+                self.error(kind.span, &text, "a regular expression, and what comes in its place");
+                return None;
+            };
+            let edit = self.by_pattern(from, &absolute(&to.text))?;
+            answers.push(AnswerRule { field, edit });
+            rest = behind;
+        }
+        let has_owner = answers.iter().any(|answer| answer.field == AnswerField::Owner);
+        if let Some(span) = is_auto.filter(|_| has_owner) {
+            let text = "auto name answer rule cannot be combined with explicit name answer rules";
+            self.error(span, text, "one of the two");
+            return None;
+        }
+        Some((is_auto.is_some(), answers))
+    }
+}
+
+fn is(word: &Word, keyword: &str) -> bool {
+    word.text.eq_ignore_ascii_case(keyword)
+}
+
+/// A name as rules compare it: in lower case, with a final dot.
+fn absolute(text: &str) -> String {
+    let mut name = text.to_ascii_lowercase();
+    let backslashes = |text: &str| text.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    let ends = name.strip_suffix('.').is_some_and(|front| backslashes(front) % 2 == 0);
+    if !ends {
+        name.push('.');
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_get_a_final_dot() {
+        for (text, expected) in [
+            ("A.b", "a.b."),
+            ("a.", "a."),
+            (".a", ".a."),
+            ("", "."),
+            (".", "."),
+            (r"a\.", r"a\.."),
+            (r"a\\.", r"a\\."),
+        ] {
+            assert_eq!(absolute(text), expected, "{text}");
+        }
+    }
+}
