@@ -72,7 +72,7 @@ impl Responder {
                 }
                 self.close_if_done(stream, Then::GoOn);
             }
-            StreamEvent::Closed { stream } => {
+            StreamEvent::Closed { stream, .. } => {
                 if self.streams.remove(stream).is_some_and(|state| is_half_way(&state)) {
                     self.stats.tls_handshakes_failed.add(1);
                 }

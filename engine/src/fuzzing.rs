@@ -164,7 +164,7 @@ impl World {
             replies.push(reply.len());
         }
         assert_eq!(replies[0], replies[1], "however it is cut");
-        self.event(StreamEvent::Closed { stream });
+        self.event(StreamEvent::Closed { stream, error: None });
         assert!(self.responder.poll_effect().is_none() && self.responder.poll_timeout().is_none());
     }
 

@@ -242,7 +242,10 @@ fn one_connection_too_many_closes_the_one_idle_longest() {
             .is_empty()
     );
     for i in 0..=STREAMS_MAX as u64 {
-        served.event(StreamEvent::Closed { stream: StreamId(i) });
+        served.event(StreamEvent::Closed {
+            stream: StreamId(i),
+            error: None,
+        });
     }
     assert_eq!(served.responder.poll_timeout(), None, "nothing is left behind");
 }

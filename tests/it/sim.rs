@@ -85,7 +85,7 @@ mod port {
                 }
                 StreamEvent::Writable { stream } => (stream, Event::Writable),
                 StreamEvent::HalfClosed { stream } => (stream, Event::HalfClosed),
-                StreamEvent::Closed { stream } => (stream, Event::Closed),
+                StreamEvent::Closed { stream, .. } => (stream, Event::Closed),
             };
             assert!(
                 !self.events.contains(&(seen.0, Event::Closed)),

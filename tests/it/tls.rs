@@ -274,7 +274,10 @@ fn a_handshake_has_its_time_and_is_counted() {
     // A client that goes away in the middle.
     rig.served.open(STREAM);
     rig.served.feed(STREAM, &hello);
-    rig.served.event(StreamEvent::Closed { stream: STREAM });
+    rig.served.event(StreamEvent::Closed {
+        stream: STREAM,
+        error: None,
+    });
     assert_eq!(rig.handshakes(), (0, 3));
 }
 

@@ -127,7 +127,10 @@ fn so_many_zones_are_on_their_way() {
     assert_eq!(served.stats.transfers_limited.get(), 1);
     assert_eq!(served.ask_over_stream("host-1.cedar.example. A").answers.len(), 1);
 
-    served.event(StreamEvent::Closed { stream: StreamId(7) });
+    served.event(StreamEvent::Closed {
+        stream: StreamId(7),
+        error: None,
+    });
     served.open(StreamId(1000));
     assert_eq!(
         by_id(&served.feed(StreamId(1000), &ask(1, "cedar.example. AXFR"))).len(),

@@ -326,7 +326,7 @@ impl Served {
         let stream = StreamId(u64::MAX >> 1);
         self.open(stream);
         let reply = self.feed(stream, &framed(&packet(7, text, None)));
-        self.event(StreamEvent::Closed { stream });
+        self.event(StreamEvent::Closed { stream, error: None });
         let messages = unframed(&reply);
         assert_eq!(messages.len(), 1, "{text}");
         read(text, &messages[0])

@@ -146,7 +146,7 @@ impl Handler for Echo {
                 }
             }
             StreamEvent::HalfClosed { stream } => self.effects.push(Effect::CloseStream { stream }),
-            StreamEvent::Closed { stream } => {
+            StreamEvent::Closed { stream, .. } => {
                 self.partial.remove(&stream);
             }
             StreamEvent::Opened { .. } | StreamEvent::Writable { .. } => {}

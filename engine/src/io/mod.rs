@@ -18,6 +18,7 @@ mod bufring;
 mod clock;
 mod control;
 mod counters;
+mod failure;
 mod interface;
 mod mmsg;
 mod nss;
@@ -39,6 +40,7 @@ use std::os::fd::OwnedFd;
 
 pub use clock::{now, read_clock};
 pub use counters::{CounterValues, Counters, Way};
+pub use failure::SocketError;
 pub use interface::{interface_addresses, local_addresses};
 pub use mmsg::MmsgPort;
 pub use nss::look_up_without_modules;
@@ -156,6 +158,8 @@ pub enum StreamEvent<'p> {
     Closed {
         /// Which one.
         stream: StreamId,
+        /// What ended it, unless that was one of its two ends.
+        error: Option<SocketError>,
     },
 }
 
@@ -164,10 +168,10 @@ pub enum StreamEvent<'p> {
 pub struct UpstreamDatagram<'p> {
     /// The socket it came by.
     pub upstream: UpstreamId,
-    /// The bytes as they came; an empty slice with `failed` set stands for an error of the socket.
+    /// The bytes as they came; none where there is an error.
     pub bytes: &'p [u8],
-    /// The kernel reported an error on the socket (refused, unreachable).
-    pub failed: bool,
+    /// What the kernel reported of the socket.
+    pub error: Option<SocketError>,
 }
 
 /// What the engine wants done.
@@ -205,13 +209,17 @@ pub enum Effect {
         stream: StreamId,
         /// The other server.
         to: SocketAddr,
+        /// The address to come from, if not any.
+        from: Option<IpAddr>,
     },
-    /// Make a UDP socket connected to another server, on a random port. A failure is reported as a failed datagram.
+    /// Make a UDP socket connected to another server, on a random port. A failure is reported as one of the socket.
     OpenUpstream {
         /// The id it will have.
         upstream: UpstreamId,
         /// The other server.
         to: SocketAddr,
+        /// The address to come from, if not any.
+        from: Option<IpAddr>,
     },
     /// Send `bytes` by an upstream socket.
     SendUpstream {

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use super::accept::Accepted;
 use super::clock::now;
 use super::readiness::{GENERATION_MASK, Readiness, Source};
-use super::{Counters, Handler, ListenerId, PENDING_MAX, PENDING_PAUSE, STREAMS_MAX, StreamEvent, StreamId};
+use super::{
+    Counters, Handler, ListenerId, PENDING_MAX, PENDING_PAUSE, STREAMS_MAX, SocketError, StreamEvent, StreamId,
+};
 use crate::time::Instant;
 
 /// How long a stream may take to write its rest and see its client's end, once it was told to close.
@@ -64,6 +66,8 @@ struct Stream {
     ended: bool,
     /// Both directions are dead.
     broken: bool,
+    /// What ended it.
+    error: Option<SocketError>,
     /// Registered for room to write: a write fell short, or it is our own connection.
     watched: bool,
     /// There may be room to write again.
@@ -93,6 +97,7 @@ impl Stream {
             ending: false,
             ended: false,
             broken: false,
+            error: None,
             watched: phase == Phase::Connecting,
             writable: false,
             draining: false,
@@ -165,7 +170,7 @@ pub(super) struct Streams {
     /// Got bytes outside of a round; written before the port waits.
     unwritten: Vec<(u32, u32)>,
     /// Closed outside of a round; reported in the next one.
-    gone: VecDeque<StreamId>,
+    gone: VecDeque<(StreamId, Option<SocketError>)>,
     /// Closing or lingering, in the order of their deadlines.
     closing: VecDeque<(Instant, u32, u32)>,
     reply: Vec<u8>,
@@ -249,12 +254,16 @@ impl Streams {
     }
 
     /// Connects to another server; a failure is reported as a stream that closed.
-    pub(super) fn open(&mut self, readiness: &Readiness, id: StreamId, to: SocketAddr) {
+    pub(super) fn open(&mut self, readiness: &Readiness, id: StreamId, to: SocketAddr, from: Option<IpAddr>) {
         debug_assert!(id.0 & OURS != 0, "an id of the engine's own has the top bit");
-        let opened =
-            connect(to).is_ok_and(|socket| self.insert(readiness, socket, ListenerId::NONE, Some(id)).is_some());
-        if !opened {
-            self.gone.push_back(id);
+        let opened = connect(to, from)
+            .map_err(|error| SocketError::from(&error))
+            .and_then(|socket| {
+                self.insert(readiness, socket, ListenerId::NONE, Some(id))
+                    .ok_or(SocketError::Exhausted)
+            });
+        if let Err(error) = opened {
+            self.gone.push_back((id, Some(error)));
         }
     }
 
@@ -335,7 +344,7 @@ impl Streams {
         if stream.pending_len() > PENDING_MAX {
             self.counters.cells.streams_overrun.add(1);
             self.remove(at);
-            self.gone.push_back(id);
+            self.gone.push_back((id, None));
         }
     }
 
@@ -357,7 +366,7 @@ impl Streams {
                     }
                 }
                 Ok(false) => watch(readiness, stream, at, generation),
-                Err(_) => self.fail(at),
+                Err(error) => self.fail(at, error.into()),
             }
         }
         self.unwritten = unwritten;
@@ -381,7 +390,7 @@ impl Streams {
             }
             Phase::Connecting | Phase::Closing => {
                 self.remove(at);
-                self.gone.push_back(id);
+                self.gone.push_back((id, None));
             }
             // Told already that it is gone.
             Phase::Lingering => {}
@@ -401,8 +410,8 @@ impl Streams {
     /// Reports and does everything that waits, one read for each stream that has bytes.
     pub(super) fn serve(&mut self, readiness: &Readiness, handler: &mut impl Handler, buffer: &mut [u8]) -> usize {
         let mut events = self.gone.len();
-        for stream in self.gone.drain(..) {
-            handler.stream(StreamEvent::Closed { stream });
+        for (stream, error) in self.gone.drain(..) {
+            handler.stream(StreamEvent::Closed { stream, error });
         }
         for _ in 0..self.queue.len() {
             let Some((at, generation)) = self.queue.pop_front() else {
@@ -427,7 +436,10 @@ impl Streams {
                         && stream.phase != Phase::Lingering
                     {
                         events += 1;
-                        handler.stream(StreamEvent::Closed { stream: stream.id });
+                        handler.stream(StreamEvent::Closed {
+                            stream: stream.id,
+                            error: stream.error,
+                        });
                     }
                 }
             }
@@ -458,7 +470,7 @@ impl Streams {
                 && stream.phase == Phase::Closing
             {
                 self.counters.cells.streams_overrun.add(1);
-                self.gone.push_back(stream.id);
+                self.gone.push_back((stream.id, None));
             }
         }
     }
@@ -473,7 +485,7 @@ impl Streams {
             return;
         };
         let generation = *generation;
-        self.gone.push_back(stream.id);
+        self.gone.push_back((stream.id, None));
         stream.phase = Phase::Lingering;
         let done = stream.ended || stream.broken || rustix::net::shutdown(&stream.socket, Shutdown::Write).is_err();
         if done {
@@ -485,10 +497,10 @@ impl Streams {
     }
 
     /// Ends a stream that the network broke, outside of a round.
-    fn fail(&mut self, at: u32) {
+    fn fail(&mut self, at: u32, error: SocketError) {
         self.counters.cells.stream_errors.add(1);
         if let Some(stream) = self.remove(at) {
-            self.gone.push_back(stream.id);
+            self.gone.push_back((stream.id, Some(error)));
         }
     }
 
@@ -556,7 +568,7 @@ fn look(
         match stream.flush() {
             Ok(true) => stream.tell_written = true,
             Ok(false) => {}
-            Err(_) => return failed(counters),
+            Err(error) => return failed(stream, error, counters),
         }
     }
     if stream.pending.is_empty() {
@@ -571,7 +583,14 @@ fn look(
     if stream.readable && stream.takes_bytes() {
         return read(stream, handler, buffer, reply, counters, events);
     }
-    if stream.broken { failed(counters) } else { Next::Rest }
+    if !stream.broken {
+        return Next::Rest;
+    }
+    match rustix::net::sockopt::socket_error(&stream.socket).and_then(|result| result) {
+        Ok(()) => counters.cells.stream_errors.add(1),
+        Err(error) => return failed(stream, error, counters),
+    }
+    Next::Drop
 }
 
 fn read(
@@ -621,7 +640,7 @@ fn read(
             Next::Rest
         }
         Err(Errno::INTR) => Next::Again,
-        Err(_) => failed(counters),
+        Err(error) => failed(stream, error, counters),
     }
 }
 
@@ -632,7 +651,7 @@ fn answer(stream: &mut Stream, reply: &[u8], counters: &Counters) -> Result<(), 
         taken = match write(&stream.socket, reply) {
             Ok(len) => len,
             Err(Errno::AGAIN) => 0,
-            Err(_) => return Err(failed(counters)),
+            Err(error) => return Err(failed(stream, error, counters)),
         };
     }
     if taken < reply.len() {
@@ -658,9 +677,13 @@ fn connected(stream: &mut Stream, handler: &mut impl Handler, events: &mut usize
                 rustix::net::getsockname(&stream.socket)?,
             ))
         });
-    let Ok((peer, local)) = addresses else {
-        stream.broken = true;
-        return false;
+    let (peer, local) = match addresses {
+        Ok(addresses) => addresses,
+        Err(error) => {
+            stream.broken = true;
+            stream.error = Some(error.into());
+            return false;
+        }
     };
     let (Some(Ok(peer)), Ok(local)) = (peer.map(SocketAddr::try_from), SocketAddr::try_from(local)) else {
         stream.broken = true;
@@ -687,8 +710,9 @@ fn discard(stream: &mut Stream, buffer: &mut [u8]) -> Next {
     }
 }
 
-fn failed(counters: &Counters) -> Next {
+fn failed(stream: &mut Stream, error: Errno, counters: &Counters) -> Next {
     counters.cells.stream_errors.add(1);
+    stream.error = Some(error.into());
     Next::Drop
 }
 
@@ -701,8 +725,11 @@ fn write(socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
     }
 }
 
-fn connect(to: SocketAddr) -> io::Result<OwnedFd> {
+fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if let Some(from) = from {
+        socket.bind(&SockAddr::from(SocketAddr::new(from, 0)))?;
+    }
     socket.set_tcp_nodelay(true)?;
     match socket.connect(&SockAddr::from(to)) {
         Ok(()) => {}

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
 use rustix::event::epoll::EventFlags;
@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::readiness::{Readiness, Source};
-use super::{Counters, Handler, UpstreamDatagram, UpstreamId};
+use super::{Counters, Handler, SocketError, UpstreamDatagram, UpstreamId};
 
 /// Replies taken from one socket before the others have their turn.
 const REPLIES_MAX: usize = 32;
@@ -21,7 +21,7 @@ pub(super) struct Upstreams {
     // Keyed by numbers that the engine itself gives out, so a plain hash will do.
     sockets: HashMap<UpstreamId, Upstream, foldhash::fast::RandomState>,
     ready: VecDeque<UpstreamId>,
-    failed: VecDeque<UpstreamId>,
+    failed: VecDeque<(UpstreamId, SocketError)>,
 }
 
 struct Upstream {
@@ -39,12 +39,12 @@ impl Upstreams {
     }
 
     /// A failure is reported like one of the network.
-    pub(super) fn open(&mut self, readiness: &Readiness, id: UpstreamId, to: SocketAddr) {
-        match connect(readiness, id, to) {
+    pub(super) fn open(&mut self, readiness: &Readiness, id: UpstreamId, to: SocketAddr, from: Option<IpAddr>) {
+        match connect(readiness, id, to, from) {
             Ok(socket) => {
                 self.sockets.insert(id, Upstream { socket, queued: false });
             }
-            Err(_) => self.failed.push_back(id),
+            Err(error) => self.failed.push_back((id, (&error).into())),
         }
     }
 
@@ -60,9 +60,9 @@ impl Upstreams {
                     return;
                 }
                 // What an earlier datagram met (refused, unreachable) is reported by the next call of any kind.
-                Err(_) => {
+                Err(error) => {
                     counters.cells.send_errors.add(1);
-                    self.failed.push_back(id);
+                    self.failed.push_back((id, error.into()));
                     return;
                 }
             }
@@ -88,11 +88,11 @@ impl Upstreams {
 
     pub(super) fn serve(&mut self, handler: &mut impl Handler, buffer: &mut [u8]) -> usize {
         let mut events = 0;
-        for upstream in self.failed.drain(..) {
+        for (upstream, error) in self.failed.drain(..) {
             handler.upstream(UpstreamDatagram {
                 upstream,
                 bytes: &[],
-                failed: true,
+                error: Some(error),
             });
             events += 1;
         }
@@ -112,9 +112,13 @@ impl Upstreams {
     }
 }
 
-fn connect(readiness: &Readiness, id: UpstreamId, to: SocketAddr) -> io::Result<Socket> {
+fn connect(readiness: &Readiness, id: UpstreamId, to: SocketAddr, from: Option<IpAddr>) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
-    // Not bound before: the kernel chooses the port at random, and one that reaches this server is enough.
+    // The kernel chooses the port at random either way; without an address of its own, one that reaches this server is
+    // enough.
+    if let Some(from) = from {
+        socket.bind(&SockAddr::from(SocketAddr::new(from, 0)))?;
+    }
     socket.connect(&SockAddr::from(to))?;
     readiness.add(&socket, Source::Upstream(id), EventFlags::IN)?;
     Ok(socket)
@@ -127,15 +131,15 @@ fn receive(upstream: &Upstream, id: UpstreamId, handler: &mut impl Handler, buff
             Ok((len, _)) => handler.upstream(UpstreamDatagram {
                 upstream: id,
                 bytes: &buffer[..len],
-                failed: false,
+                error: None,
             }),
             Err(Errno::AGAIN) => return (count, true),
             Err(Errno::INTR) => return (count, false),
             // Reading it cleared the error; replies may still be there.
-            Err(_) => handler.upstream(UpstreamDatagram {
+            Err(error) => handler.upstream(UpstreamDatagram {
                 upstream: id,
                 bytes: &[],
-                failed: true,
+                error: Some(error.into()),
             }),
         }
     }

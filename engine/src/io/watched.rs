@@ -141,8 +141,8 @@ impl Watched {
             Effect::WriteStream { stream } => self.streams.write(stream, bytes),
             Effect::CloseStream { stream } => self.streams.close(stream),
             Effect::PauseStream { stream, paused } => self.streams.pause(stream, paused),
-            Effect::OpenStream { stream, to } => self.streams.open(&self.readiness, stream, to),
-            Effect::OpenUpstream { upstream, to } => self.upstreams.open(&self.readiness, upstream, to),
+            Effect::OpenStream { stream, to, from } => self.streams.open(&self.readiness, stream, to, from),
+            Effect::OpenUpstream { upstream, to, from } => self.upstreams.open(&self.readiness, upstream, to, from),
             Effect::SendUpstream { upstream } => self.upstreams.send(upstream, bytes, &self.counters),
             Effect::RetireUpstream { upstream } => self.upstreams.retire(upstream),
             Effect::Send { .. } => {}

@@ -87,6 +87,10 @@ pub fn check<P: Port>(open: Open<P>) {
         ("upstream sockets ask and hear", upstreams::ask_and_hear),
         ("upstream failures are reported", upstreams::failures_are_reported),
         ("upstream sockets have ports of their own", upstreams::ports_differ),
+        (
+            "sockets of our own come from the address given",
+            upstreams::a_source_address_is_kept,
+        ),
         ("retired upstream sockets are silent", upstreams::retired_are_silent),
         ("many upstream replies are all handed over", upstreams::many_replies),
     ];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodens_engine::io::{
-    Counters, Datagram, Effect, Handler, ListenerId, ListenerSockets, Peer, Port, StreamEvent, StreamId,
+    Counters, Datagram, Effect, Handler, ListenerId, ListenerSockets, Peer, Port, SocketError, StreamEvent, StreamId,
     UpstreamDatagram, UpstreamId, Waker, bind_tcp, bind_udp, now,
 };
 
@@ -57,7 +57,9 @@ pub(super) struct Recorder {
     pub(super) datagrams: Vec<Seen>,
     pub(super) batches: Vec<usize>,
     pub(super) streams: Vec<(StreamId, Event)>,
-    pub(super) upstreams: Vec<(UpstreamId, Vec<u8>, bool)>,
+    /// What streams ended with.
+    pub(super) errors: Vec<(StreamId, SocketError)>,
+    pub(super) upstreams: Vec<(UpstreamId, Vec<u8>, Option<SocketError>)>,
     effects: VecDeque<(Effect, Vec<u8>)>,
 }
 
@@ -95,7 +97,10 @@ impl Handler for Recorder {
             }
             StreamEvent::Writable { stream } => (stream, Event::Writable),
             StreamEvent::HalfClosed { stream } => (stream, Event::HalfClosed),
-            StreamEvent::Closed { stream } => (stream, Event::Closed),
+            StreamEvent::Closed { stream, error } => {
+                self.errors.extend(error.map(|error| (stream, error)));
+                (stream, Event::Closed)
+            }
         };
         let closed = (seen.0, Event::Closed);
         assert!(!self.streams.contains(&closed), "nothing is heard of a closed stream");
@@ -103,13 +108,9 @@ impl Handler for Recorder {
     }
 
     fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
-        let UpstreamDatagram {
-            upstream,
-            bytes,
-            failed,
-        } = reply;
-        assert!(!failed || bytes.is_empty(), "an error has no bytes");
-        self.upstreams.push((upstream, bytes.to_vec(), failed));
+        let UpstreamDatagram { upstream, bytes, error } = reply;
+        assert!(error.is_none() || bytes.is_empty(), "an error has no bytes");
+        self.upstreams.push((upstream, bytes.to_vec(), error));
     }
 }
 
@@ -187,6 +188,7 @@ impl<P: Port> Rig<P> {
             datagrams: Vec::new(),
             batches: Vec::new(),
             streams: Vec::new(),
+            errors: Vec::new(),
             upstreams: Vec::new(),
             effects: VecDeque::new(),
         };

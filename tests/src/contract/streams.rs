@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
-use nodens_engine::io::{Effect, ListenerId, PENDING_MAX, PENDING_PAUSE, Port, StreamId};
+use nodens_engine::io::{Effect, ListenerId, PENDING_MAX, PENDING_PAUSE, Port, SocketError, StreamId};
 
 use super::Open;
 use super::rig::{Event, PATIENCE, Rig, SILENCE};
@@ -401,7 +401,7 @@ pub(super) fn ours_connect<P: Port>(open: Open<P>) {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap();
     let stream = StreamId::ours(5);
-    rig.apply(Effect::OpenStream { stream, to }, &[]);
+    rig.apply(Effect::OpenStream { stream, to, from: None }, &[]);
     // Written before it stands.
     rig.apply(Effect::WriteStream { stream }, b"question");
     let (mut peer, from) = server.accept().unwrap();
@@ -431,9 +431,11 @@ pub(super) fn ours_refused<P: Port>(open: Open<P>) {
     let refusing = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (number, to) in [refusing, "[fe80::1]:53".parse().unwrap()].into_iter().enumerate() {
         let stream = StreamId::ours(number as u64);
-        rig.apply(Effect::OpenStream { stream, to }, &[]);
+        rig.apply(Effect::OpenStream { stream, to, from: None }, &[]);
         rig.apply(Effect::WriteStream { stream }, b"question");
         rig.until(|handler| handler.count(stream, &Event::Closed) == 1);
+        assert_eq!(rig.handler.errors[number].0, stream);
     }
+    assert_eq!(rig.handler.errors[0].1, SocketError::Refused);
     assert_eq!(rig.handler.opened(), []);
 }

@@ -1,9 +1,9 @@
 //! Rules of the sockets to other servers.
 
 use std::collections::HashSet;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
-use nodens_engine::io::{Effect, Port, UpstreamId};
+use nodens_engine::io::{Effect, Port, SocketError, StreamId, UpstreamId};
 
 use super::Open;
 use super::rig::{PATIENCE, Rig};
@@ -25,7 +25,14 @@ pub(super) fn ask_and_hear<P: Port>(open: Open<P>) {
     let mut rig = Rig::on(open, "127.0.0.1");
     let (server, to) = server();
     let upstream = UpstreamId(9);
-    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.apply(
+        Effect::OpenUpstream {
+            upstream,
+            to,
+            from: None,
+        },
+        &[],
+    );
     rig.apply(Effect::SendUpstream { upstream }, b"question");
     let (question, from) = receive(&server);
     assert_eq!(question, b"question");
@@ -37,7 +44,7 @@ pub(super) fn ask_and_hear<P: Port>(open: Open<P>) {
     rig.until(|handler| handler.upstreams.len() == 2);
     assert_eq!(
         rig.handler.upstreams,
-        [(upstream, b"reply".to_vec(), false), (upstream, vec![5; 9000], false)]
+        [(upstream, b"reply".to_vec(), None), (upstream, vec![5; 9000], None)]
     );
 }
 
@@ -46,15 +53,35 @@ pub(super) fn failures_are_reported<P: Port>(open: Open<P>) {
     let (refusing, to) = server();
     drop(refusing);
     let upstream = UpstreamId(1);
-    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.apply(
+        Effect::OpenUpstream {
+            upstream,
+            to,
+            from: None,
+        },
+        &[],
+    );
     rig.apply(Effect::SendUpstream { upstream }, b"question");
     rig.until(|handler| !handler.upstreams.is_empty());
-    assert_eq!(rig.handler.upstreams[0], (upstream, Vec::new(), true));
+    assert_eq!(
+        rig.handler.upstreams[0],
+        (upstream, Vec::new(), Some(SocketError::Refused))
+    );
     // A socket that cannot even be made says the same.
     let upstream = UpstreamId(2);
     let to = "[fe80::1]:53".parse().unwrap();
-    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
-    rig.until(|handler| handler.upstreams.contains(&(upstream, Vec::new(), true)));
+    rig.apply(
+        Effect::OpenUpstream {
+            upstream,
+            to,
+            from: None,
+        },
+        &[],
+    );
+    rig.until(|handler| {
+        let last = handler.upstreams.last();
+        last.is_some_and(|(id, _, error)| *id == upstream && error.is_some())
+    });
 }
 
 pub(super) fn ports_differ<P: Port>(open: Open<P>) {
@@ -63,7 +90,14 @@ pub(super) fn ports_differ<P: Port>(open: Open<P>) {
     let mut ports = HashSet::new();
     for number in 0..20 {
         let upstream = UpstreamId(number);
-        rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+        rig.apply(
+            Effect::OpenUpstream {
+                upstream,
+                to,
+                from: None,
+            },
+            &[],
+        );
         rig.apply(Effect::SendUpstream { upstream }, b"question");
         ports.insert(receive(&server).1.port());
     }
@@ -78,7 +112,14 @@ pub(super) fn retired_are_silent<P: Port>(open: Open<P>) {
     let mut rig = Rig::on(open, "127.0.0.1");
     let (server, to) = server();
     let upstream = UpstreamId(3);
-    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.apply(
+        Effect::OpenUpstream {
+            upstream,
+            to,
+            from: None,
+        },
+        &[],
+    );
     rig.apply(Effect::SendUpstream { upstream }, b"question");
     let (_, from) = receive(&server);
     server.send_to(b"late", from).unwrap();
@@ -94,7 +135,14 @@ pub(super) fn many_replies<P: Port>(open: Open<P>) {
     let mut rig = Rig::on(open, "127.0.0.1");
     let (server, to) = server();
     let upstream = UpstreamId(4);
-    rig.apply(Effect::OpenUpstream { upstream, to }, &[]);
+    rig.apply(
+        Effect::OpenUpstream {
+            upstream,
+            to,
+            from: None,
+        },
+        &[],
+    );
     rig.apply(Effect::SendUpstream { upstream }, b"question");
     let (_, from) = receive(&server);
     for number in 0..100u8 {
@@ -103,4 +151,28 @@ pub(super) fn many_replies<P: Port>(open: Open<P>) {
     rig.until(|handler| handler.upstreams.len() == 100);
     let numbers: Vec<_> = rig.handler.upstreams.iter().map(|(_, bytes, _)| bytes[0]).collect();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+}
+
+pub(super) fn a_source_address_is_kept<P: Port>(open: Open<P>) {
+    let mut rig = Rig::on(open, "127.0.0.1");
+    let (server, to) = server();
+    let from = Some(IpAddr::from([127, 0, 0, 9]));
+    let upstream = UpstreamId(5);
+    rig.apply(Effect::OpenUpstream { upstream, to, from }, &[]);
+    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    assert_eq!(Some(receive(&server).1.ip()), from);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let stream = StreamId::ours(1);
+    rig.apply(Effect::OpenStream { stream, to, from }, &[]);
+    assert_eq!(Some(listener.accept().unwrap().1.ip()), from);
+    // One that this host does not have is an error of the socket.
+    let from = Some(IpAddr::from([192, 0, 2, 1]));
+    let upstream = UpstreamId(6);
+    rig.apply(Effect::OpenUpstream { upstream, to, from }, &[]);
+    let failed = (upstream, Vec::new(), Some(SocketError::NoSuchAddress));
+    rig.until(|handler| handler.upstreams.contains(&failed));
+    let stream = StreamId::ours(2);
+    rig.apply(Effect::OpenStream { stream, to, from }, &[]);
+    rig.until(|handler| handler.errors.contains(&(stream, SocketError::NoSuchAddress)));
 }

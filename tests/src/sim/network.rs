@@ -384,7 +384,7 @@ impl SimPort {
         loop {
             let gone = self.0.inner().gone.pop_front();
             let Some(stream) = gone else { return events };
-            handler.stream(StreamEvent::Closed { stream });
+            handler.stream(StreamEvent::Closed { stream, error: None });
             events += 1;
         }
     }
