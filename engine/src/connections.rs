@@ -7,7 +7,7 @@ use crate::io::{Effect, Peer, StreamEvent, StreamId};
 use crate::responder::{Now, Origin, Responder};
 use crate::stream::{REPLIES_LEN_MAX, Stream, StreamLimits, split_frame};
 use crate::time::Instant;
-use crate::tls::{Client, Tls, TlsBroken};
+use crate::tls::{Talk, Tls, TlsBroken};
 use crate::transfer::Progress;
 
 /// Memory for messages under TLS that is kept; a read seldom needs more.
@@ -130,7 +130,7 @@ impl Responder {
         match result {
             Ok((client, then)) => {
                 state.tls = Some(tls);
-                state.is_half_closed |= client == Client::HasEnded;
+                state.is_half_closed |= client == Talk::HasEnded;
                 then
             }
             Err(TlsBroken) => {

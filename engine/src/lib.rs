@@ -22,6 +22,7 @@ pub mod captures;
 mod connections;
 mod edns;
 mod encode;
+pub mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 #[allow(unsafe_code, reason = "system calls that have no safe wrapper; nothing outside may")]

@@ -240,6 +240,25 @@ pub struct WorkerStats {
     pub refused: Counter,
     /// Effects that found their queue full.
     pub effects_dropped: Counter,
+    /// What was asked of other servers.
+    pub forward: ForwardStats,
+}
+
+/// What is counted where other servers are asked, but for what [`Upstream`](crate::forward::Upstream) counts of each.
+#[derive(Debug, Default)]
+pub struct ForwardStats {
+    /// Times that all upstreams of a stanza were down.
+    pub healthcheck_broken: Counter,
+    /// Questions refused, since their stanza had as many in flight as it may.
+    pub rejected: Counter,
+    /// Questions that found the worker with as many in flight as it can have.
+    pub limited: Counter,
+    /// Times that a socket was shared or not opened for want of descriptors.
+    pub sockets_limited: Counter,
+    /// Datagrams that nobody asked for: another id, another question, no reply.
+    pub unasked: Counter,
+    /// Replies that came when nobody waited any more.
+    pub late: Counter,
 }
 
 impl WorkerStats {

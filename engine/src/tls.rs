@@ -1,4 +1,5 @@
-//! TLS between the bytes of a stream and the messages in it, without the stream (RFC 7858).
+//! TLS between the bytes of a stream and the messages in it, without the stream (RFC 7858): a server's side and a
+//! client's.
 //!
 //! ```text
 //!   bytes of a read ── open ──> messages ── answers ── seal ──> bytes of one write
@@ -12,11 +13,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
-use rustls::server::UnbufferedServerConnection;
+use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::pki_types::ServerName;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
+use rustls::{ClientConfig, ServerConfig};
 
-/// Bytes of a client that are kept because their record or handshake message is not whole: the longest record, which a
+/// Bytes of the other side that are kept because their record or handshake message is not whole: the longest record, which a
 /// client's certificates must fit in too.
 pub const SEALED_LEN_MAX: usize = 5 + 16_384 + 2_048;
 /// What a record adds to its contents, at most.
@@ -50,25 +53,75 @@ impl TlsSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TlsBroken;
 
-/// Whether the client may still ask something.
+/// Whether the other side may still say something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Client {
+pub(crate) enum Talk {
     GoesOn,
     HasEnded,
 }
 
+/// One side of a connection, as far as rustls tells them apart.
+pub(crate) trait Side {
+    type Data;
+
+    fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+    fn is_handshaking(&self) -> bool;
+    fn wants_write(&self) -> bool;
+}
+
+macro_rules! side {
+    ($connection:ty, $data:ty) => {
+        impl Side for $connection {
+            type Data = $data;
+
+            fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, $data> {
+                self.process_tls_records(bytes)
+            }
+
+            fn is_handshaking(&self) -> bool {
+                (**self).is_handshaking()
+            }
+
+            fn wants_write(&self) -> bool {
+                (**self).wants_write()
+            }
+        }
+    };
+}
+
+side!(UnbufferedServerConnection, ServerConnectionData);
+side!(UnbufferedClientConnection, ClientConnectionData);
+
 /// One connection.
-pub(crate) struct Tls {
-    connection: UnbufferedServerConnection,
+pub(crate) struct Session<C> {
+    connection: C,
     /// Came, and is no whole record or handshake message yet.
     sealed: Vec<u8>,
+    /// What it broke with.
+    error: Option<rustls::Error>,
+}
+
+/// A client's connection to us.
+pub(crate) struct Tls {
+    session: Session<UnbufferedServerConnection>,
     has_begun: bool,
+}
+
+/// Our connection to a server.
+pub(crate) type TlsClient = Session<UnbufferedClientConnection>;
+
+impl<C> fmt::Debug for Session<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("sealed", &self.sealed.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tls")
-            .field("sealed", &self.sealed.len())
+            .field("session", &self.session)
             .finish_non_exhaustive()
     }
 }
@@ -76,22 +129,22 @@ impl fmt::Debug for Tls {
 /// What is to leave once the connection is free to say it.
 enum Say<'a> {
     Nothing,
-    Answers(&'a [u8]),
+    Messages(&'a [u8]),
     Goodbye,
 }
 
 impl Tls {
     pub(crate) fn new(settings: &TlsSettings) -> Result<Self, TlsBroken> {
         let config = settings.current.load_full();
+        let connection = UnbufferedServerConnection::new(config).map_err(|_| TlsBroken)?;
         Ok(Self {
-            connection: UnbufferedServerConnection::new(config).map_err(|_| TlsBroken)?,
-            sealed: Vec::new(),
+            session: Session::of(connection),
             has_begun: false,
         })
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
+        self.session.is_handshaking()
     }
 
     /// The client has sent something, and the handshake has not come to its end.
@@ -99,9 +152,8 @@ impl Tls {
         self.has_begun && self.is_handshaking()
     }
 
-    /// Takes in what came. The messages, or parts of them, go behind `plain`; what the client has to be told goes
-    /// behind `out`, also where the connection broke: an alert that says why.
-    pub(crate) fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Client, TlsBroken> {
+    /// As [`Session::open`].
+    pub(crate) fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Talk, TlsBroken> {
         if !self.has_begun {
             match bytes.first() {
                 None => {}
@@ -113,8 +165,50 @@ impl Tls {
                 }
             }
         }
+        self.session.open(bytes, plain, out)
+    }
+
+    /// As [`Session::seal`].
+    pub(crate) fn seal(&mut self, answers: &[u8], out: &mut Vec<u8>) -> Result<(), TlsBroken> {
+        self.session.seal(answers, out)
+    }
+
+    /// As [`Session::end`].
+    pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> Result<(), TlsBroken> {
+        self.session.end(out)
+    }
+}
+
+impl TlsClient {
+    /// Begins a connection to the server of this name.
+    pub(crate) fn new(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, rustls::Error> {
+        UnbufferedClientConnection::new(config, name).map(Self::of)
+    }
+}
+
+impl<C: Side> Session<C> {
+    fn of(connection: C) -> Self {
+        Self {
+            connection,
+            sealed: Vec::new(),
+            error: None,
+        }
+    }
+
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.connection.is_handshaking()
+    }
+
+    /// What it broke with, if rustls knows.
+    pub(crate) fn error(&self) -> Option<&rustls::Error> {
+        self.error.as_ref()
+    }
+
+    /// Takes in what came. The messages, or parts of them, go behind `plain`; what the other side has to be told goes
+    /// behind `out`, also where the connection broke: an alert that says why.
+    pub(crate) fn open(&mut self, bytes: &[u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Talk, TlsBroken> {
         self.sealed.extend_from_slice(bytes);
-        let client = self.advance(&Say::Nothing, plain, out)?;
+        let peer = self.advance(&Say::Nothing, plain, out)?;
         if self.sealed.is_empty() {
             // Most of the time a connection has nothing left over, so the memory goes back.
             self.sealed = Vec::new();
@@ -122,29 +216,29 @@ impl Tls {
         if self.sealed.len() > SEALED_LEN_MAX {
             return Err(TlsBroken);
         }
-        Ok(client)
+        Ok(peer)
     }
 
-    /// Puts answers into records behind `out`.
-    pub(crate) fn seal(&mut self, answers: &[u8], out: &mut Vec<u8>) -> Result<(), TlsBroken> {
-        if answers.is_empty() {
+    /// Puts messages into records behind `out`.
+    pub(crate) fn seal(&mut self, messages: &[u8], out: &mut Vec<u8>) -> Result<(), TlsBroken> {
+        if messages.is_empty() {
             return Ok(());
         }
         let nothing = &mut Vec::new();
-        self.advance(&Say::Answers(answers), nothing, out).map(drop)
+        self.advance(&Say::Messages(messages), nothing, out).map(drop)
     }
 
-    /// The client is told that nothing else will come: an end without this could be somebody else's.
+    /// The other side is told that nothing else will come: an end without this could be somebody else's.
     pub(crate) fn end(&mut self, out: &mut Vec<u8>) -> Result<(), TlsBroken> {
         let nothing = &mut Vec::new();
         self.advance(&Say::Goodbye, nothing, out).map(drop)
     }
 
-    fn advance(&mut self, say: &Say<'_>, plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Client, TlsBroken> {
-        let mut client = Client::GoesOn;
+    fn advance(&mut self, say: &Say<'_>, plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<Talk, TlsBroken> {
+        let mut peer = Talk::GoesOn;
         let mut at = 0;
         let result = loop {
-            let UnbufferedStatus { mut discard, state } = self.connection.process_tls_records(&mut self.sealed[at..]);
+            let UnbufferedStatus { mut discard, state } = self.connection.process(&mut self.sealed[at..]);
             let mut is_done = false;
             let step = match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
@@ -168,11 +262,11 @@ impl Tls {
                     Ok(())
                 }
                 Ok(ConnectionState::PeerClosed) => {
-                    client = Client::HasEnded;
+                    peer = Talk::HasEnded;
                     Ok(())
                 }
                 Ok(ConnectionState::Closed) => {
-                    client = Client::HasEnded;
+                    peer = Talk::HasEnded;
                     is_done = true;
                     Ok(())
                 }
@@ -188,7 +282,7 @@ impl Tls {
                     };
                     match say {
                         Say::Nothing => Ok(()),
-                        Say::Answers(bytes) => {
+                        Say::Messages(bytes) => {
                             let len = bytes.len() + (bytes.len() / RECORD_LEN_MAX + 1) * RECORD_EXTRA;
                             append(out, len, |room| traffic.encrypt(bytes, room).map_err(too_small))
                         }
@@ -199,7 +293,8 @@ impl Tls {
                 }
                 // Early data are never offered; a state that is not known today cannot be gone on from.
                 Ok(_) => Err(TlsBroken),
-                Err(_) => {
+                Err(error) => {
+                    self.error = Some(error);
                     self.alert(at + discard, out);
                     Err(TlsBroken)
                 }
@@ -210,14 +305,13 @@ impl Tls {
             }
         };
         self.sealed.drain(..at);
-        result.map(|()| client)
+        result.map(|()| peer)
     }
 
-    /// After an error rustls has an alert for the client. The bytes that were the error must not be looked at again.
+    /// After an error rustls has an alert for the other side. The bytes that were the error must not be looked at again.
     fn alert(&mut self, at: usize, out: &mut Vec<u8>) {
         while self.connection.wants_write()
-            && let Ok(ConnectionState::EncodeTlsData(mut data)) =
-                self.connection.process_tls_records(&mut self.sealed[at..]).state
+            && let Ok(ConnectionState::EncodeTlsData(mut data)) = self.connection.process(&mut self.sealed[at..]).state
         {
             let told = append(out, RECORD_EXTRA, |room| {
                 data.encode(room).map_err(|error| match error {

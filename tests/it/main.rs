@@ -7,6 +7,7 @@ mod certificates; // the binary over certificates that change
 mod check; // `nodens check`, and a start that fails
 mod corpus; // what fuzzing found, once more
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs
+mod forward; // asking other servers, without sockets
 mod hostile; // the binary among clients that mean it ill
 mod instructions; // what an answer costs, counted by callgrind
 mod kernel; // what a kernel denies, takes away or gives later

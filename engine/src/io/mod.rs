@@ -91,10 +91,16 @@ impl StreamId {
     pub const fn ours(number: u64) -> Self {
         Self(number | (1 << 63))
     }
+
+    /// Whether it is such an id.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        self.0 >> 63 == 1
+    }
 }
 
 /// A connected socket to another server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct UpstreamId(pub u32);
 
 /// A query, the room for its reply, and where both belong.

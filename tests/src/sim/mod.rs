@@ -6,11 +6,13 @@
 //!   etcd ──> source (etcd::step) ──> rebuild ──> publish        all of it while the worker waits
 //! ```
 
+pub mod asking;
 pub mod clients;
 mod clock;
 pub mod etcd;
 pub mod fault;
 pub mod network;
+pub mod servers;
 pub mod world;
 
 pub use clock::VirtualClock;

@@ -1,0 +1,443 @@
+//! Other servers by seed: what a forwarder asks, with all their manners.
+//!
+//! A server decides what to say when it is asked; what it says is on its way for a while. Nothing of it reaches a socket
+//! that was closed meanwhile.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nodens_engine::io::{Effect, SocketError, StreamId, UpstreamId};
+use nodens_engine::time::Instant;
+use nodens_wire::{Header, Query, Rcode, Rtype};
+use rustls::{ServerConfig, ServerConnection};
+
+use super::VirtualClock;
+use crate::seed::Seeded;
+
+/// How a server behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Answers at once.
+    Answers,
+    /// Answers after a while.
+    Slow(Duration),
+    /// Takes everything, connections too, and says nothing.
+    Silent,
+    /// Nobody listens there.
+    Refusing,
+    /// Nobody is there at all.
+    Away,
+    /// Sends what is no reply to the question, then the reply.
+    Lying,
+    /// Over UDP its replies are cut, and say so.
+    Truncating,
+    /// Over UDP its replies are cut, and do not say so.
+    Cutting,
+    /// Answers with this rcode.
+    Says(Rcode),
+    /// Answers without a record.
+    Empty,
+    /// Over TCP it closes after so many replies.
+    Closing(usize),
+    /// Over TCP it resets when it is asked.
+    Resetting,
+}
+
+/// What reaches the sockets of the one who asks.
+#[derive(Debug)]
+pub enum Told {
+    /// A datagram.
+    Datagram(UpstreamId, Vec<u8>),
+    /// A socket failed.
+    Failed(UpstreamId, SocketError),
+    /// A connection stands.
+    Opened(StreamId, SocketAddr),
+    /// Bytes of a stream.
+    Bytes(StreamId, Vec<u8>),
+    /// The server has closed its side.
+    Ended(StreamId),
+    /// A stream is gone.
+    Closed(StreamId, Option<SocketError>),
+}
+
+impl Told {
+    fn socket(&self) -> Result<UpstreamId, StreamId> {
+        match self {
+            Self::Datagram(upstream, _) | Self::Failed(upstream, _) => Ok(*upstream),
+            Self::Opened(stream, _) | Self::Bytes(stream, _) | Self::Ended(stream) | Self::Closed(stream, _) => {
+                Err(*stream)
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Server {
+    manner: Manner,
+    tls: Option<Arc<ServerConfig>>,
+    asked: Asked,
+}
+
+/// How often a server was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// By UDP.
+    pub udp: usize,
+    /// By a stream.
+    pub stream: usize,
+    /// Probes among them.
+    pub probes: usize,
+    /// Streams that were opened.
+    pub opened: usize,
+}
+
+#[derive(Debug)]
+struct Stream {
+    to: SocketAddr,
+    inbox: Vec<u8>,
+    tls: Option<Box<ServerConnection>>,
+    answered: usize,
+    is_over: bool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Servers {
+    clock: VirtualClock,
+    seeded: Seeded,
+    servers: BTreeMap<SocketAddr, Server>,
+    sockets: BTreeMap<UpstreamId, SocketAddr>,
+    streams: BTreeMap<StreamId, Stream>,
+    due: BTreeMap<(Instant, u64), Told>,
+    numbers: u64,
+    descriptors: usize,
+    /// Most sockets that were open at once.
+    most: usize,
+}
+
+impl Servers {
+    /// None yet.
+    pub fn new(seed: u64, clock: VirtualClock) -> Self {
+        Self {
+            clock,
+            seeded: Seeded::new(seed),
+            servers: BTreeMap::new(),
+            sockets: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            due: BTreeMap::new(),
+            numbers: 0,
+            descriptors: usize::MAX,
+            most: 0,
+        }
+    }
+
+    /// A server at this address, or another manner for the one that is there.
+    pub fn set(&mut self, address: SocketAddr, manner: Manner) {
+        self.servers
+            .entry(address)
+            .and_modify(|server| server.manner = manner)
+            .or_insert_with(|| Server {
+                manner,
+                tls: None,
+                asked: Asked::default(),
+            });
+    }
+
+    /// The streams of a server speak TLS.
+    ///
+    /// # Panics
+    /// There is no server at that address.
+    pub fn use_tls(&mut self, address: SocketAddr, config: Arc<ServerConfig>) {
+        self.servers.get_mut(&address).expect("a server").tls = Some(config);
+    }
+
+    /// How often it was asked.
+    pub fn asked(&self, address: SocketAddr) -> Asked {
+        self.servers
+            .get(&address)
+            .map_or_else(Asked::default, |server| server.asked)
+    }
+
+    /// From now on no more than so many sockets can be open.
+    pub fn limit_descriptors(&mut self, descriptors: usize) {
+        self.descriptors = descriptors;
+    }
+
+    /// The UDP sockets that are open.
+    pub fn sockets(&self) -> Vec<UpstreamId> {
+        self.sockets.keys().copied().collect()
+    }
+
+    /// UDP sockets and streams that are open, and the most that were.
+    pub fn open(&self) -> (usize, usize, usize) {
+        (self.sockets.len(), self.streams.len(), self.most)
+    }
+
+    /// All streams to a server end, as if it was started anew.
+    pub fn end_streams(&mut self, address: SocketAddr) {
+        let own = self.streams.iter_mut().filter(|(_, stream)| stream.to == address);
+        let ended: Vec<StreamId> = own
+            .map(|(id, stream)| {
+                stream.is_over = true;
+                *id
+            })
+            .collect();
+        for id in ended {
+            self.tell(Duration::ZERO, Told::Ended(id));
+        }
+    }
+
+    /// When something reaches a socket.
+    pub fn next_at(&self) -> Option<Instant> {
+        self.due.keys().next().map(|(at, _)| *at)
+    }
+
+    /// What has reached a socket by now.
+    pub fn take(&mut self) -> Option<Told> {
+        loop {
+            let entry = self.due.first_entry()?;
+            if entry.key().0 > self.clock.now() {
+                return None;
+            }
+            let told = entry.remove();
+            let is_open = match told.socket() {
+                // The failure of one that could not be opened.
+                Ok(socket) => self.sockets.contains_key(&socket) || matches!(told, Told::Failed(..)),
+                Err(_) if matches!(told, Told::Closed(..)) => true,
+                Err(stream) => self.streams.contains_key(&stream),
+            };
+            if let Told::Closed(stream, _) = told {
+                self.streams.remove(&stream);
+            }
+            if is_open {
+                return Some(told);
+            }
+        }
+    }
+
+    fn tell(&mut self, after: Duration, told: Told) {
+        let latency = Duration::from_micros(100 + self.seeded.below(400) as u64);
+        let mut at = self.clock.after(after + latency);
+        if let Err(stream) = told.socket() {
+            // The bytes of a stream keep their order.
+            let others = self.due.iter().filter(|(_, other)| other.socket() == Err(stream));
+            at = others.map(|((at, _), _)| *at).fold(at, Instant::max);
+        }
+        self.numbers += 1;
+        self.due.insert((at, self.numbers), told);
+    }
+
+    /// Carries out an effect; whether it was about a socket of one who asks.
+    pub fn apply(&mut self, effect: Effect, bytes: &[u8]) -> bool {
+        match effect {
+            Effect::OpenUpstream { upstream, to, .. } => {
+                if self.is_full() {
+                    self.tell(Duration::ZERO, Told::Failed(upstream, SocketError::Exhausted));
+                } else {
+                    let before = self.sockets.insert(upstream, to);
+                    assert_eq!(before, None, "an id that is in use");
+                    self.count();
+                }
+            }
+            Effect::SendUpstream { upstream } => self.datagram(upstream, bytes),
+            Effect::RetireUpstream { upstream } => drop(self.sockets.remove(&upstream)),
+            Effect::OpenStream { stream, to, .. } => self.connect(stream, to),
+            Effect::WriteStream { stream } if self.streams.contains_key(&stream) => self.bytes(stream, bytes),
+            Effect::CloseStream { stream } if self.streams.contains_key(&stream) => {
+                self.streams.remove(&stream);
+                self.tell(Duration::ZERO, Told::Closed(stream, None));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn is_full(&self) -> bool {
+        self.sockets.len() + self.streams.len() >= self.descriptors
+    }
+
+    fn count(&mut self) {
+        self.most = self.most.max(self.sockets.len() + self.streams.len());
+    }
+
+    fn datagram(&mut self, socket: UpstreamId, bytes: &[u8]) {
+        let Some(to) = self.sockets.get(&socket) else { return };
+        let Some(server) = self.servers.get_mut(to) else { return };
+        server.asked.udp += 1;
+        server.asked.probes += usize::from(is_probe(bytes));
+        let manner = server.manner;
+        let mut say = |after, bytes| self.tell(after, Told::Datagram(socket, bytes));
+        match manner {
+            Manner::Silent | Manner::Away => {}
+            Manner::Refusing => self.tell(Duration::ZERO, Told::Failed(socket, SocketError::Refused)),
+            Manner::Slow(after) => say(after, reply(bytes, manner)),
+            Manner::Truncating => {
+                let mut cut = reply(bytes, Manner::Empty);
+                cut[2] |= 2;
+                say(Duration::ZERO, cut);
+            }
+            Manner::Cutting => {
+                let mut cut = reply(bytes, manner);
+                cut.truncate(cut.len() - 3);
+                say(Duration::ZERO, cut);
+            }
+            Manner::Lying => {
+                let right = reply(bytes, manner);
+                let mut wrong_id = right.clone();
+                wrong_id[1] ^= 1;
+                let mut wrong_question = right.clone();
+                wrong_question[13] ^= 1;
+                let mut no_reply = right.clone();
+                no_reply[2] &= 0x7f;
+                for junk in [wrong_id, wrong_question, no_reply, right[..11].to_vec(), Vec::new()] {
+                    say(Duration::ZERO, junk);
+                }
+                say(Duration::from_millis(1), right);
+            }
+            _ => say(Duration::ZERO, reply(bytes, manner)),
+        }
+    }
+
+    fn connect(&mut self, id: StreamId, to: SocketAddr) {
+        if self.is_full() {
+            return self.tell(Duration::ZERO, Told::Closed(id, Some(SocketError::Exhausted)));
+        }
+        let server = self.servers.get_mut(&to);
+        let tls = server.as_ref().and_then(|server| server.tls.clone());
+        let before = self.streams.insert(
+            id,
+            Stream {
+                to,
+                inbox: Vec::new(),
+                tls: tls.map(|config| Box::new(ServerConnection::new(config).expect("a server's settings"))),
+                answered: 0,
+                is_over: false,
+            },
+        );
+        assert!(before.is_none(), "an id that is in use");
+        let manner = server.map_or(Manner::Away, |server| {
+            server.asked.opened += 1;
+            server.manner
+        });
+        self.count();
+        match manner {
+            Manner::Away => {}
+            Manner::Refusing => self.tell(Duration::ZERO, Told::Closed(id, Some(SocketError::Refused))),
+            _ => self.tell(Duration::ZERO, Told::Opened(id, to)),
+        }
+    }
+
+    fn bytes(&mut self, id: StreamId, bytes: &[u8]) {
+        let Some(stream) = self.streams.get_mut(&id).filter(|stream| !stream.is_over) else {
+            return;
+        };
+        let Some(server) = self.servers.get_mut(&stream.to) else {
+            return;
+        };
+        if matches!(server.manner, Manner::Silent | Manner::Away) {
+            return;
+        }
+        let mut written = Vec::new();
+        let mut is_broken = false;
+        match &mut stream.tls {
+            None => stream.inbox.extend_from_slice(bytes),
+            Some(tls) => {
+                let mut left = bytes;
+                while !left.is_empty() && !is_broken {
+                    tls.read_tls(&mut left).expect("a slice can be read");
+                    is_broken = tls.process_new_packets().is_err();
+                    // What is there is read; an end is no error here.
+                    let _ = tls.reader().read_to_end(&mut stream.inbox);
+                }
+            }
+        }
+        let (mut after, mut says) = (Duration::ZERO, VecDeque::new());
+        while let Some(message) = take_frame(&mut stream.inbox) {
+            server.asked.stream += 1;
+            server.asked.probes += usize::from(is_probe(&message));
+            if let Manner::Closing(max) = server.manner
+                && stream.answered >= max
+            {
+                stream.is_over = true;
+                break;
+            }
+            if server.manner == Manner::Resetting {
+                stream.is_over = true;
+                is_broken = true;
+                break;
+            }
+            if let Manner::Slow(slow) = server.manner {
+                after = slow;
+            }
+            stream.answered += 1;
+            says.push_back(reply(&message, server.manner));
+            if server.manner == Manner::Lying {
+                let mut wrong = reply(&message, server.manner);
+                wrong[0] ^= 1;
+                says.push_front(wrong);
+            }
+        }
+        if let Manner::Closing(max) = server.manner {
+            stream.is_over |= stream.answered >= max;
+        }
+        for message in says {
+            let frame = [&(message.len() as u16).to_be_bytes()[..], &message].concat();
+            match &mut stream.tls {
+                None => written.extend_from_slice(&frame),
+                Some(tls) => tls.writer().write_all(&frame).expect("memory takes it"),
+            }
+        }
+        while let Some(tls) = stream.tls.as_mut().filter(|tls| tls.wants_write()) {
+            tls.write_tls(&mut written).expect("memory takes it");
+        }
+        let (is_reset, is_over) = (is_broken && stream.tls.is_none(), stream.is_over || is_broken);
+        // Replies come in pieces of any size.
+        while !written.is_empty() {
+            let len = 1 + self.seeded.below(written.len());
+            let piece: Vec<u8> = written.drain(..len).collect();
+            self.tell(after, Told::Bytes(id, piece));
+        }
+        if is_reset {
+            self.tell(after, Told::Closed(id, Some(SocketError::Reset)));
+        } else if is_over {
+            self.tell(after, Told::Ended(id));
+        }
+    }
+}
+
+fn take_frame(inbox: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let len = usize::from(u16::from_be_bytes(*inbox.first_chunk()?));
+    let message = inbox.get(2..2 + len)?.to_vec();
+    inbox.drain(..2 + len);
+    Some(message)
+}
+
+fn is_probe(message: &[u8]) -> bool {
+    Query::parse(message).is_ok_and(|query| query.rtype == Rtype::NS && query.opt.is_none())
+}
+
+/// One address, or what the manner wants.
+fn reply(message: &[u8], manner: Manner) -> Vec<u8> {
+    let query = Query::parse(message).expect("a forwarder asks properly");
+    let mut reply = message[..12 + query.question_len].to_vec();
+    let rcode = match manner {
+        Manner::Says(rcode) => rcode,
+        _ => Rcode::NOERROR,
+    };
+    let flags = query.flags.reply().with_ra(true).with_rcode(rcode);
+    reply[2..4].copy_from_slice(&flags.0.to_be_bytes());
+    reply[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+    if rcode == Rcode::NOERROR && manner != Manner::Empty {
+        reply[7] = 1;
+        reply.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x07");
+    }
+    if query.opt.is_some() {
+        reply[11] = 1;
+        reply.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\0");
+    }
+    assert!(Header::of(&reply).is_some());
+    reply
+}
