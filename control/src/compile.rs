@@ -234,10 +234,8 @@ impl Compiler<'_> {
         if let Some(names) = own.map(|auto| auto.names.all()) {
             self.out.config.plans[plan_at as usize].counted = Some(self.counted(&names, &routes));
         }
-        for step in &mut self.out.config.plans[plan_at as usize].steps {
-            if let Step::Acl(acl) = step {
-                acl.counters = acl_counters.split_off(0).into();
-            }
+        if let Some(acl) = self.out.config.plans[plan_at as usize].steps.acl_mut() {
+            acl.counters = acl_counters.into();
         }
     }
 
@@ -466,7 +464,7 @@ impl Compiler<'_> {
             steps.push(Step::Whoami);
         }
         Plan {
-            steps: steps.into(),
+            steps: steps.into_iter().collect(),
             metrics: block.prometheus.is_some(),
             errors: block.errors.as_ref().map(|errors| {
                 let block = self.out.config.plans.len() as u32;

@@ -45,9 +45,21 @@ pub(crate) fn write(
         .with_ra(answer.extras.ra)
         .with_rcode(answer.rcode)
         .with_tc(cut);
-    if let Some(written) = copy(query, answer, flags, opt, limit, room) {
-        return written;
-    }
+    copy(query, answer, flags, opt, limit, room)
+        .unwrap_or_else(|| compose(query, answer, flags, opt, limit, room, names))
+}
+
+/// A reply that is put together record by record.
+#[inline(never)]
+fn compose(
+    query: &Query<'_>,
+    answer: &Answer<'_>,
+    flags: Flags,
+    opt: Option<&ReplyOpt>,
+    limit: usize,
+    room: &mut [u8],
+    names: &mut Compressor,
+) -> Written {
     let mut out = Builder::new(room, limit, names);
     out.header(query.id, flags);
     let opt_len = opt.map_or(0, ReplyOpt::len);
@@ -56,7 +68,7 @@ pub(crate) fn write(
     let fits = out.question_raw(query.question()).and_then(|()| out.reserve(opt_len));
     let lost = fits.is_err() || sections(&mut out, answer, &mut left_out);
     let plain_len = out.plain_len() + left_out;
-    let flags = flags.with_tc(lost || cut);
+    let flags = flags.with_tc(lost || flags.tc());
     out.set_flags(flags);
     if let Some(opt) = opt {
         out.release(opt_len);
@@ -92,64 +104,62 @@ fn copy(
     if !answer.sections.iter().all(Vec::is_empty) || opt.is_some_and(|opt| !opt.is_plain()) {
         return None;
     }
-    let none: &[u8] = &[];
-    let prepared = answer.rendered.unwrap_or_default();
-    let template = answer.authority.map(|tail| tail.template);
+    let limit = limit.min(room.len());
+    let (head, rest) = room.get_mut(..limit)?.split_first_chunk_mut()?;
     let question = query.question();
-    let tail = template.map_or(none, |template| &template.bytes);
-    let opt = opt.map(|opt| opt_record(opt, answer.rcode));
-    let opt = opt.as_ref().map_or(none, |opt| &opt[..]);
-    let parts = [question, prepared.answer, tail, prepared.additional, opt];
-    let len = parts.iter().fold(HEADER_LEN, |len, part| len + part.len());
-    let (head, mut rest) = room
-        .get_mut(..limit.min(room.len()))?
-        .get_mut(..len)?
-        .split_first_chunk_mut()?;
-    let counts = [
-        1,
-        prepared.shape.answer_count,
-        template.map_or(0, |template| template.count),
-        prepared.shape.additional_count + u16::from(!opt.is_empty()),
-    ];
-    *head = header(query.id, flags, counts);
-    for part in parts {
-        let (place, behind) = rest.split_at_mut(part.len());
-        put(place, part);
-        rest = behind;
+    let (_, mut rest) = put(rest, question)?;
+    let mut plain_len = HEADER_LEN + question.len();
+    let [mut answers, mut authorities, mut additionals] = [0; 3];
+    if let Some(Prepared { answer, shape, .. }) = answer.rendered {
+        (_, rest) = put(rest, answer)?;
+        answers = shape.answer_count;
+        plain_len += usize::from(shape.answer_plain);
     }
     if let Some(Tail { template, apex_at }) = answer.authority {
-        let at = HEADER_LEN + question.len() + prepared.answer.len();
-        template.move_to(
-            apex_at,
-            at - usize::from(template.begin),
-            &mut room[at..at + tail.len()],
-        );
+        let behind = limit - rest.len() - usize::from(template.begin);
+        let place;
+        (place, rest) = put(rest, &template.bytes)?;
+        template.move_to(apex_at, behind, place);
+        authorities = template.count;
+        plain_len += usize::from(template.plain_len);
     }
-    let plain = usize::from(prepared.shape.answer_plain) + usize::from(prepared.shape.additional_plain);
-    let plain_len = HEADER_LEN + question.len() + plain + template.map_or(0, |template| template.plain_len.into());
+    if let Some(Prepared { additional, shape, .. }) = answer.rendered
+        && shape.additional_count > 0
+    {
+        (_, rest) = put(rest, additional)?;
+        additionals = shape.additional_count;
+        plain_len += usize::from(shape.additional_plain);
+    }
+    if let Some(opt) = opt {
+        (_, rest) = put(rest, &opt_record(opt, answer.rcode))?;
+        additionals += 1;
+    }
+    *head = header(query.id, flags, [1, answers, authorities, additionals]);
     Some(Written {
-        len,
+        len: limit - rest.len(),
         plain_len,
         flags: flags.0,
         whole: true,
     })
 }
 
-/// Copies a few bytes without a call: two halves that may overlap.
+/// Copies some bytes to the front of a room, if they fit, and tells where they stand and what is left. A few go without
+/// a call, as two halves that may overlap.
 #[inline]
-fn put(place: &mut [u8], part: &[u8]) {
+fn put<'a>(room: &'a mut [u8], part: &[u8]) -> Option<(&'a mut [u8], &'a mut [u8])> {
     fn halves<const N: usize>(place: &mut [u8], part: &[u8]) -> Option<()> {
         *place.first_chunk_mut::<N>()? = *part.first_chunk()?;
         *place.last_chunk_mut::<N>()? = *part.last_chunk()?;
         Some(())
     }
+    let (place, rest) = room.split_at_mut_checked(part.len())?;
     match part.len() {
-        0 => {}
         8..16 => _ = halves::<8>(place, part),
         16..=32 => _ = halves::<16>(place, part),
         33..=64 => _ = halves::<32>(place, part),
         _ => place.copy_from_slice(part),
     }
+    Some((place, rest))
 }
 
 fn header(id: u16, flags: Flags, counts: [u16; 4]) -> [u8; HEADER_LEN] {
@@ -598,8 +608,8 @@ impl<const N: usize> PreparedBuf<N> {
         if middle == start {
             return None;
         }
-        let (answer, additional) =
-            self.bytes.as_bytes()[usize::from(start)..usize::from(end)].split_at(usize::from(middle - start));
+        let bytes = self.bytes.as_bytes().get(usize::from(start)..usize::from(end))?;
+        let (answer, additional) = bytes.split_at_checked(usize::from(middle - start))?;
         Some(Prepared {
             answer,
             additional,

@@ -22,20 +22,19 @@ use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
 
 use crate::answer::{Answer, Memory, Reason};
-use crate::edns::{UDP_SIZE, reply_opt, udp_limit};
+use crate::edns::{ReplyOpt, UDP_SIZE, reply_opt, udp_limit};
 use crate::encode::{self, Written};
 use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, UpstreamDatagram};
 use crate::log::{LogEntry, LogLine, LogQueue, ReplyKind};
 use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
-use crate::services::Entry;
 use crate::services::answer::Scratch;
-use crate::snapshot::{Config, Data, Route};
+use crate::snapshot::{Config, Data, Listener};
 use crate::stats::{Observed, Series, WorkerStats};
 use crate::stream::Streams;
 use crate::time::{Clock, Instant};
 use crate::transfer::{Progress, TRANSFERS_MAX, Transfer};
-use crate::zone::trie::{self, NameHash};
-use crate::zone::{Node, Zone};
+use crate::zone::Zone;
+use crate::zone::trie::NameHash;
 
 /// Effects that wait to be carried out; one more is dropped and counted.
 pub const EFFECTS_MAX: usize = 1024;
@@ -79,59 +78,34 @@ pub(crate) struct Work {
     pub(crate) answers: Vec<u8>,
 }
 
-/// A query of a batch, after the first pass.
-struct First<'p, 'z> {
-    query: Result<Query<'p>, Refusal>,
-    route: Option<Route>,
-    probe: Option<Probe<'z>>,
-}
-
-impl<'p> First<'p, '_> {
-    #[inline]
-    fn of(packet: &'p [u8]) -> Self {
-        Self {
-            query: Query::parse(packet),
-            route: None,
-            probe: None,
-        }
-    }
-}
-
 /// Reads the cache lines that the answers of a batch will need, one level at a time: each level waits for memory, and
 /// the queries of the batch wait for it together (bench `respond/etcd`).
-fn bring<'z>(data: &'z Data, seen: &mut [First<'_, 'z>]) {
-    let mut spots = ArrayVec::<(Spot<'z>, &mut Probe<'z>), BATCH_MAX>::new();
-    for first in &mut *seen {
-        let Some(probe) = &mut first.probe else { continue };
-        match data.zone(probe.zone) {
-            Some(Zone::Services(tree)) => spots.push((Spot::Services(tree.touch(probe.hash)), probe)),
-            Some(Zone::Records(zone)) => spots.push((Spot::Records(zone.touch(probe.hash)), probe)),
-            Some(Zone::Several(_) | Zone::Weights(_)) | None => {}
-        }
-    }
-    for (spot, probe) in spots {
-        probe.held = match spot {
-            Spot::Services(spot) => spot
-                .candidate(probe.hash)
-                .map_or(Held::Nothing, |entry| Held::Entry(entry)),
-            Spot::Records(spot) => spot
-                .candidate(probe.hash)
-                .map_or(Held::Nothing, |node| Held::Node(node)),
+fn bring<'z>(data: &'z Data, batch: &mut [(Asking<'_, 'z>, &mut Datagram<'_>)]) {
+    for probe in batch.iter_mut().filter_map(|(asking, _)| asking.probe.as_mut()) {
+        probe.held = match data.zone(probe.zone) {
+            Some(Zone::Services(tree)) => Held::NearEntry(tree.touch(probe.hash)),
+            Some(Zone::Records(zone)) => Held::NearNode(zone.touch(probe.hash)),
+            Some(Zone::Several(_) | Zone::Weights(_)) | None => continue,
         };
     }
-    for first in seen {
-        match first.probe.as_ref().map(|probe| probe.held) {
-            Some(Held::Entry(entry)) => entry.touch(),
-            Some(Held::Node(node)) => node.touch(),
-            Some(Held::Unknown | Held::Nothing) | None => {}
+    for probe in batch.iter_mut().filter_map(|(asking, _)| asking.probe.as_mut()) {
+        probe.held = match &probe.held {
+            Held::NearEntry(spot) => spot
+                .candidate(probe.hash)
+                .map_or(Held::Nothing, |entry| Held::Entry(entry)),
+            Held::NearNode(spot) => spot
+                .candidate(probe.hash)
+                .map_or(Held::Nothing, |node| Held::Node(node)),
+            _ => continue,
+        };
+    }
+    for probe in batch.iter().filter_map(|(asking, _)| asking.probe.as_ref()) {
+        match probe.held {
+            Held::Entry(entry) => entry.touch(),
+            Held::Node(node) => node.touch(),
+            _ => {}
         }
     }
-}
-
-/// Where a name would stand in a zone of either kind.
-enum Spot<'z> {
-    Services(trie::Spot<'z, Entry>),
-    Records(trie::Spot<'z, Node>),
 }
 
 /// Who asked.
@@ -196,57 +170,42 @@ impl Responder {
     /// Answers a batch of up to [`BATCH_MAX`] datagrams, each in its room.
     pub fn datagrams(&mut self, now: &Now<'_>, batch: &mut [Datagram<'_>]) {
         let mut folded = std::mem::take(&mut self.folded);
-        let mut seen = ArrayVec::<First<'_, '_>, BATCH_MAX>::new();
-        seen.extend(batch.iter().map(|datagram| First::of(datagram.query)));
-        for (first, (datagram, row)) in seen.iter_mut().zip(batch.iter().zip(&mut folded)) {
-            self.place(now, datagram.listener, || Origin::of(datagram), first, row);
+        let mut seen = ArrayVec::<(Asking<'_, '_>, &mut Datagram<'_>), BATCH_MAX>::new();
+        for (datagram, row) in batch.iter_mut().zip(&mut folded) {
+            match Query::parse(datagram.query) {
+                Err(refusal) => datagram.reply_len = refuse(datagram.query, refusal, datagram.reply, &self.stats),
+                Ok(query) => seen.push((Asking::new(query, Origin::of(datagram), row), datagram)),
+            }
+        }
+        for (asking, _) in &mut seen {
+            self.place(now, asking);
         }
         bring(now.data, &mut seen);
         let mut answer = Answer::new(std::mem::take(&mut self.memory));
-        for (first, (datagram, row)) in seen.iter().zip(batch.iter_mut().zip(&folded)) {
-            let origin = Origin::of(datagram);
-            let reply = &mut *datagram.reply;
-            datagram.reply_len = match &first.query {
-                Err(refusal) => refuse(datagram.query, *refusal, reply, &self.stats),
-                Ok(query) => {
-                    let limit = udp_limit(query, plan(now, first.route));
-                    let folded = &row[..query.qname.len()];
-                    let question = Asking {
-                        query,
-                        folded,
-                        route: first.route,
-                        probe: first.probe.as_ref(),
-                        origin: &origin,
-                        limit,
-                    };
-                    self.respond(now, &question, reply, &mut answer)
-                }
-            };
+        for (asking, datagram) in &mut seen {
+            datagram.reply_len = self.respond(now, asking, datagram.reply, &mut answer);
         }
+        drop(seen);
         self.memory = answer.into_memory();
         self.folded = folded;
     }
 
     /// The first pass over a query: whose it is, and where its name would stand.
     #[inline]
-    fn place<'o>(
-        &self,
-        now: &Now<'_>,
-        listener: ListenerId,
-        origin: impl Fn() -> Origin<'o>,
-        first: &mut First<'_, '_>,
-        row: &mut [u8; 256],
-    ) {
-        let Ok(query) = &first.query else { return };
-        let name = &mut row[..query.qname.len()];
-        label::fold_into(query.qname.as_bytes(), name);
-        let listener = now.config.listeners.get(usize::from(listener.0));
-        let found = listener.and_then(|listener| route(now.config, listener, name, query.rtype, query, origin));
-        let Some((at, route)) = found else { return };
-        first.route = Some(route);
-        first.probe = now.config.plans[route.plan as usize].first_zone(name, at);
-        if let Some(probe) = &mut first.probe {
-            probe.hash = self.hash.of(&name[..probe.len]);
+    fn place<'z>(&self, now: &Now<'z>, asking: &mut Asking<'_, 'z>) {
+        let Asking {
+            query, folded, origin, ..
+        } = asking;
+        asking.listener = now.config.listeners.get(usize::from(origin.listener.0));
+        let Some(listener) = asking.listener else { return };
+        let Some((at, route)) = route(now.config, listener, folded, query.rtype, &origin.client(query)) else {
+            return;
+        };
+        let plan = &now.config.plans[route.plan as usize];
+        asking.plan = Some((plan, route.series));
+        asking.probe = plan.first_zone(folded, at);
+        if let Some(probe) = &mut asking.probe {
+            probe.hash = self.hash.of(&folded[..probe.len]);
         }
     }
 
@@ -258,32 +217,30 @@ impl Responder {
         room: &mut [u8],
         answer: &mut Answer<'z>,
     ) -> usize {
-        let Asking { origin, limit, .. } = *asking;
         let written = catch_unwind(AssertUnwindSafe(|| self.answer_into(now, asking, room, answer)));
         let written = written.unwrap_or_else(|panic| {
-            let listener = now.config.listeners.get(usize::from(origin.listener.0));
-            if listener.is_some_and(|listener| listener.debug) {
+            if asking.listener.is_some_and(|listener| listener.debug) {
                 resume_unwind(panic);
             }
             // One bad packet must not stop a node's DNS.
             self.stats.panics.add(1);
-            if let Some(series) = self.dropped(now, asking.origin) {
+            if let Some(series) = self.dropped(asking) {
                 series.panics.add(1);
             }
             self.work.services = Scratch::default();
             answer.reset();
             answer.rcode = Rcode::SERVFAIL;
             answer.reason = Some(Reason::Panic);
-            self.write(now, asking, room, answer)
+            self.write(asking, room, answer)
         });
         let mut len = written.len;
-        if !written.whole && limit > room.len() {
+        if !written.whole && asking.limit() > room.len() {
             len = 0;
             let mut message = self.take_message();
-            let larger = self.write(now, asking, &mut message, answer);
+            let larger = self.write(asking, &mut message, answer);
             let Origin {
                 listener, peer, local, ..
-            } = *origin;
+            } = asking.origin;
             self.effect(
                 Effect::Send {
                     listener,
@@ -294,7 +251,7 @@ impl Responder {
             );
             self.work.message = message;
         }
-        self.observe(now, asking, answer, &written);
+        self.observe(asking, answer, &written);
         len
     }
 
@@ -305,35 +262,38 @@ impl Responder {
         room: &mut [u8],
         answer: &mut Answer<'z>,
     ) -> Written {
+        let written = self.attempt(now, asking, true, room, answer);
+        if written.whole || answer.rendered.is_none() {
+            return written;
+        }
+        // Prepared bytes fit whole or not at all; single records can be cut.
+        self.attempt(now, asking, false, room, answer)
+    }
+
+    fn attempt<'z>(
+        &mut self,
+        now: &Now<'z>,
+        asking: &Asking<'_, 'z>,
+        may_copy: bool,
+        room: &mut [u8],
+        answer: &mut Answer<'z>,
+    ) -> Written {
         answer.reset();
-        self.decide(now, asking, true, answer);
+        self.decide(now, asking, may_copy, answer);
         if answer.extras.is_dropped {
             return Written {
                 whole: true,
                 ..Written::default()
             };
         }
-        let written = self.write(now, asking, room, answer);
-        if written.whole || answer.rendered.is_none() {
-            return written;
-        }
-        // Prepared bytes fit whole or not at all; single records can be cut.
-        answer.reset();
-        self.decide(now, asking, false, answer);
-        self.write(now, asking, room, answer)
+        self.write(asking, room, answer)
     }
 
     /// Finds the answer: refusals in their order, then the plan.
+    #[inline]
     fn decide<'z>(&mut self, now: &Now<'z>, asking: &Asking<'_, 'z>, may_copy: bool, answer: &mut Answer<'z>) {
-        let Asking {
-            query,
-            folded,
-            route,
-            probe,
-            origin,
-            ..
-        } = *asking;
-        let Some(listener) = now.config.listeners.get(usize::from(origin.listener.0)) else {
+        let query = &asking.query;
+        let Some(listener) = asking.listener else {
             answer.rcode = Rcode::REFUSED;
             return;
         };
@@ -345,30 +305,27 @@ impl Responder {
             answer.rcode = Rcode::BADVERS;
             return;
         }
-        let plan = route
-            .map(|route| (&now.config.plans[route.plan as usize], route.series))
-            .filter(|(plan, _)| !plan.is_empty());
-        let Some((plan, series)) = plan else {
+        let Some((plan, series)) = asking.plan.filter(|(plan, _)| !plan.is_empty()) else {
             answer.rcode = Rcode::REFUSED;
             return;
         };
         let mut walk = Walk::new(
             now,
             listener,
-            origin.client(query),
+            asking.origin.client(query),
             &self.stats,
             &mut self.work.services,
             &mut self.random,
         );
         let asked = Asked {
             name: query.qname,
-            folded,
+            folded: asking.folded,
             rtype: query.rtype,
             rclass: query.rclass,
             series,
             may_copy,
         };
-        walk.answer(plan, &asked, probe, 0, answer);
+        walk.answer(plan, &asked, asking.probe.as_ref(), 0, answer);
         if answer.transfer.is_some() {
             self.limit_transfers(answer);
         }
@@ -387,54 +344,47 @@ impl Responder {
         answer.rcode = Rcode::SERVFAIL;
     }
 
-    fn write(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
-        let opt = asking.query.opt.as_ref();
-        let opt = opt.map(|opt| reply_opt(opt, plan(now, asking.route), asking.origin, answer));
+    fn write(&mut self, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
+        let opt = asking.opt(answer);
         // Over a stream there is room for all that was gathered; TC would only bring the client back.
         let cut = answer.limited && !asking.origin.is_stream;
         encode::write(
-            asking.query,
+            &asking.query,
             answer,
             cut,
             opt.as_ref(),
-            asking.limit,
+            asking.limit(),
             room,
             &mut self.work.names,
         )
     }
 
     /// The counters of a server that belong to none of its zones.
-    fn dropped(&self, now: &Now<'_>, origin: &Origin<'_>) -> Option<&Series> {
-        let listener = now.config.listeners.get(usize::from(origin.listener.0))?;
-        self.stats.series.get(listener.dropped as usize)
+    fn dropped(&self, asking: &Asking<'_, '_>) -> Option<&Series> {
+        self.stats.series.get(asking.listener?.dropped as usize)
     }
 
     /// Counts and logs one query and its reply.
-    fn observe(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
-        let Asking {
-            query, route, origin, ..
-        } = *asking;
+    fn observe(&mut self, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
+        let Asking { query, origin, .. } = asking;
         if answer.limited {
             self.stats.gather_limited.add(1);
-            if let Some(series) = self.dropped(now, asking.origin) {
+            if let Some(series) = self.dropped(asking) {
                 series.limited.add(1);
             }
         }
         if answer.rcode == Rcode::BADVERS {
             return;
         }
-        let listener = now.config.listeners.get(usize::from(origin.listener.0));
-        let served = query.rclass == Rclass::IN || listener.is_some_and(|listener| listener.any_class);
-        let plan = route
-            .filter(|_| served)
-            .map(|route| (&now.config.plans[route.plan as usize], route.series));
+        let any_class = || asking.listener.is_some_and(|listener| listener.any_class);
+        let plan = asking.plan.filter(|_| query.rclass == Rclass::IN || any_class());
         let series = match plan {
             Some((plan, series)) if plan.metrics && answer.reason.is_none() => Some(plan.series(asking.folded, series)),
             Some((plan, series)) if !plan.is_empty() && answer.reason != Some(Reason::Panic) => {
                 plan.metrics.then(|| plan.series(asking.folded, series))
             }
             // What no plan has seen is counted whether or not one counts.
-            _ => listener.map(|listener| listener.dropped),
+            _ => asking.listener.map(|listener| listener.dropped),
         };
         if let Some(series) = series.and_then(|series| self.stats.series.get(series as usize)) {
             series.count(&Observed {
@@ -461,7 +411,7 @@ impl Responder {
         let Some(log) = &self.log else { return };
         let Asking {
             query, folded, origin, ..
-        } = *asking;
+        } = asking;
         let client = origin.client(query);
         let entry = LogEntry {
             line: LogLine::Error(plan.errors.unwrap_or_default()),
@@ -476,7 +426,7 @@ impl Responder {
             rclass: query.rclass,
             size: query.len,
             dnssec_ok: client.dnssec_ok(),
-            bufsize: u16::try_from(asking.limit).unwrap_or(u16::MAX),
+            bufsize: u16::try_from(asking.limit()).unwrap_or(u16::MAX),
             rcode: (!answer.extras.is_dropped).then_some(answer.rcode),
             kind: kind(query, answer),
             has_metadata: plan.metadata.as_ref().is_some_and(|zones| zones.contains(folded)),
@@ -523,28 +473,17 @@ impl Responder {
         let mut row = [0; 256];
         let mut room = self.take_message();
         let mut transfer = None;
-        let mut first = First::of(message);
-        self.place(now, origin.listener, || origin, &mut first, &mut row);
-        let First { query, route, probe } = &first;
-        let len = match query {
-            Err(refusal) => refuse(message, *refusal, &mut room, &self.stats),
+        let len = match Query::parse(message) {
+            Err(refusal) => refuse(message, refusal, &mut room, &self.stats),
             Ok(query) => {
-                let folded = &row[..query.qname.len()];
-                let asking = Asking {
-                    query,
-                    folded,
-                    route: *route,
-                    probe: probe.as_ref(),
-                    origin: &origin,
-                    limit: MESSAGE_LEN_MAX,
-                };
+                let mut asking = Asking::new(query, origin, &mut row);
+                self.place(now, &mut asking);
                 let len = self.respond(now, &asking, &mut room, answer);
                 if let Some(zone) = answer.transfer.and_then(|id| now.data.shared(id))
-                    && let Ok(apex) = Name::from_wire(folded)
+                    && let Ok(apex) = Name::from_wire(asking.folded)
                 {
-                    let opt = query.opt.as_ref();
-                    let opt = opt.map(|opt| reply_opt(opt, plan(now, *route), &origin, answer));
-                    transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), query, opt)));
+                    let opt = asking.opt(answer);
+                    transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), &query, opt)));
                 }
                 len
             }
@@ -594,20 +533,47 @@ fn append(reply: &mut Vec<u8>, message: &[u8]) {
 }
 
 /// One query on its way to an answer.
-#[derive(Clone, Copy)]
 struct Asking<'a, 'z> {
-    query: &'a Query<'a>,
+    query: Query<'a>,
     /// Its name in lower case.
     folded: &'a [u8],
-    route: Option<Route>,
-    probe: Option<&'a Probe<'z>>,
-    origin: &'a Origin<'a>,
-    /// Most bytes that the client takes.
-    limit: usize,
+    origin: Origin<'a>,
+    listener: Option<&'z Listener>,
+    /// The plan of the block that holds the name, and the counters of the route there.
+    plan: Option<(&'z Plan, u32)>,
+    probe: Option<Probe<'z>>,
 }
 
-fn plan<'z>(now: &Now<'z>, route: Option<Route>) -> Option<&'z Plan> {
-    Some(&now.config.plans[route?.plan as usize])
+impl<'a> Asking<'a, '_> {
+    #[inline]
+    fn new(query: Query<'a>, origin: Origin<'a>, row: &'a mut [u8; 256]) -> Self {
+        let folded = &mut row[..query.qname.len()];
+        label::fold_into(query.qname.as_bytes(), folded);
+        Self {
+            query,
+            folded,
+            origin,
+            listener: None,
+            plan: None,
+            probe: None,
+        }
+    }
+
+    /// Most bytes that the client takes.
+    fn limit(&self) -> usize {
+        if self.origin.is_stream {
+            MESSAGE_LEN_MAX
+        } else {
+            udp_limit(&self.query, self.plan.map(|(plan, _)| plan))
+        }
+    }
+
+    /// The OPT of its reply, for one with an OPT.
+    fn opt(&self, answer: &Answer<'_>) -> Option<ReplyOpt> {
+        let plan = self.plan.map(|(plan, _)| plan);
+        let theirs = self.query.opt.as_ref()?;
+        Some(reply_opt(theirs, plan, &self.origin, answer))
+    }
 }
 
 /// The short reply to what is no query that could be answered; 0 for none at all.

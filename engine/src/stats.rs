@@ -285,9 +285,10 @@ pub struct SeriesTable {
 
 /// The chunk of a series, and its place there.
 const fn place(at: usize) -> (usize, usize) {
-    let from_one = at / CHUNK_MIN + 1;
-    let chunk = from_one.ilog2() as usize;
-    (chunk, at - CHUNK_MIN * ((1 << chunk) - 1))
+    // Chunks double, so with the first one's length added the highest bit is a chunk's length, and the rest a place in it.
+    let from_min = at + CHUNK_MIN;
+    let bit = from_min.ilog2();
+    ((bit - CHUNK_MIN.ilog2()) as usize, from_min - (1 << bit))
 }
 
 impl SeriesTable {

@@ -61,7 +61,7 @@ macro_rules! bits {
                 #[doc = concat!("The same with [`", stringify!($get), "`](Self::", stringify!($get), ") as said.")]
                 #[inline]
                 pub const fn $with(self, set: bool) -> Self {
-                    if set { Self(self.0 | (1 << $bit)) } else { Self(self.0 & !(1 << $bit)) }
+                    Self(self.0 & !(1 << $bit) | (set as u16) << $bit)
                 }
             )*
         }

@@ -86,7 +86,11 @@ impl<'p> Query<'p> {
             return Err(malformed(packet, 0));
         };
         let question_len = name.len().wrapping_add(QUESTION_TAIL_LEN);
-        let mut query = Self {
+        let (mut opt, mut len) = (None, HEADER_LEN.wrapping_add(question_len));
+        if counts != ONE_QUESTION {
+            (opt, len) = records(packet, len, counts).map_err(|_| malformed(packet, question_len))?;
+        }
+        Ok(Self {
             packet,
             id: u16::from_be_bytes([id_high, id_low]),
             flags,
@@ -94,13 +98,9 @@ impl<'p> Query<'p> {
             rtype: Rtype(u16::from_be_bytes([type_high, type_low])),
             rclass: Rclass(u16::from_be_bytes([class_high, class_low])),
             question_len,
-            opt: None,
-            len: HEADER_LEN.wrapping_add(question_len),
-        };
-        if counts != ONE_QUESTION && query.records(counts).is_err() {
-            return Err(malformed(packet, question_len));
-        }
-        Ok(query)
+            opt,
+            len,
+        })
     }
 
     /// The question section as it came: to be copied into the reply.
@@ -123,30 +123,30 @@ impl<'p> Query<'p> {
             rclass: self.rclass,
         }
     }
+}
 
-    /// Walks the records behind the question and keeps the OPT of the additional section.
-    fn records(&mut self, counts: u64) -> Result<(), ParseError> {
-        let [_, _, _, answers, _, authorities, _, additionals] = counts.to_be_bytes();
-        let mut reader = Reader::new_at(self.packet, self.len)?;
-        for _ in 0..answers.wrapping_add(authorities) {
-            record(self.packet, &mut reader)?;
-        }
-        for _ in 0..additionals {
-            let start = reader.at();
-            let found = record(self.packet, &mut reader)?;
-            if found.rtype != Rtype::OPT {
-                continue;
-            }
-            // RFC 6891 §6.1.1: more than one is a format error. An owner other than the root is harmless.
-            if self.opt.is_some() {
-                return Err(ParseError::new(Reason::Count, start));
-            }
-            let rdata_at = reader.at().wrapping_sub(found.rdata.len());
-            self.opt = Some(Opt::parse(found.rclass.0, found.ttl, found.rdata, rdata_at)?);
-        }
-        self.len = reader.at();
-        Ok(())
+/// Walks the records behind the question; tells the OPT of the additional section, and where the last record ends.
+fn records(packet: &[u8], at: usize, counts: u64) -> Result<(Option<Opt<'_>>, usize), ParseError> {
+    let [_, _, _, answers, _, authorities, _, additionals] = counts.to_be_bytes();
+    let mut reader = Reader::new_at(packet, at)?;
+    for _ in 0..answers.wrapping_add(authorities) {
+        record(packet, &mut reader)?;
     }
+    let mut opt = None;
+    for _ in 0..additionals {
+        let start = reader.at();
+        let found = record(packet, &mut reader)?;
+        if found.rtype != Rtype::OPT {
+            continue;
+        }
+        // RFC 6891 §6.1.1: more than one is a format error. An owner other than the root is harmless.
+        if opt.is_some() {
+            return Err(ParseError::new(Reason::Count, start));
+        }
+        let rdata_at = reader.at().wrapping_sub(found.rdata.len());
+        opt = Some(Opt::parse(found.rclass.0, found.ttl, found.rdata, rdata_at)?);
+    }
+    Ok((opt, reader.at()))
 }
 
 /// One question, at most a SOA for IXFR in each of the next two sections, at most an OPT and a TSIG in the last.

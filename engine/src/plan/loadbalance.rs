@@ -37,6 +37,7 @@ fn rank(rtype: Rtype) -> u8 {
     }
 }
 
+#[inline]
 pub(super) fn leave(
     balance: &LoadBalance,
     asked: &Asked<'_>,
@@ -44,9 +45,19 @@ pub(super) fn leave(
     random: &mut ChaCha8Rng,
     answer: &mut Answer<'_>,
 ) {
-    if answer.rcode != Rcode::NOERROR || answer.rendered.is_some() {
-        return;
+    if answer.rcode == Rcode::NOERROR && answer.rendered.is_none() {
+        arrange_all(balance, asked, data, random, answer);
     }
+}
+
+#[inline(never)]
+fn arrange_all(
+    balance: &LoadBalance,
+    asked: &Asked<'_>,
+    data: &Data,
+    random: &mut ChaCha8Rng,
+    answer: &mut Answer<'_>,
+) {
     match balance {
         LoadBalance::RoundRobin { prefer } => shuffle_all(prefer, random, answer),
         LoadBalance::Weighted(id) if matches!(asked.rtype, Rtype::A | Rtype::AAAA | Rtype::SRV) => {

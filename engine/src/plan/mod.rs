@@ -23,6 +23,7 @@ mod minimal;
 mod net;
 pub mod rewrite;
 mod route;
+mod steps;
 mod transfer;
 pub mod view;
 mod walk;
@@ -38,6 +39,7 @@ use crate::log::LogRule;
 use crate::services::Entry;
 use crate::snapshot::ZoneId;
 use crate::zone::Node;
+use crate::zone::trie::Spot;
 use view::View;
 
 pub use acl::{Acl, AclAction, AclLine, AclStanza};
@@ -48,6 +50,7 @@ pub use loadbalance::LoadBalance;
 pub use local::Local;
 pub use net::{Cidr, Nets};
 pub(crate) use route::route;
+pub use steps::Steps;
 pub use transfer::{Clients, Transfer};
 pub(crate) use walk::{Client, Visit, Walk};
 pub use zones::ZoneMap;
@@ -134,7 +137,7 @@ pub type Counted = Box<[(u32, u32)]>;
 #[derive(Debug, Default)]
 pub struct Plan {
     /// In the order of [`Step`].
-    pub steps: Box<[Step]>,
+    pub steps: Steps,
     /// `prometheus` is there: queries are counted.
     pub metrics: bool,
     /// `errors`: reasons of failures are logged, by the writer's number for the rules that gather them.
@@ -191,8 +194,8 @@ impl Plan {
     /// Where a folded name will be looked up first. The block's zone stands behind its first `known` bytes.
     #[inline]
     pub(crate) fn first_zone(&self, name: &[u8], known: usize) -> Option<Probe<'static>> {
-        let mut watcher = None;
-        for (step, at) in self.steps.iter().zip(0..) {
+        let from = self.steps.before_sources;
+        for (step, at) in self.steps[usize::from(from)..].iter().zip(from..) {
             let found = match step {
                 Step::Hosts(hosts) => Some((name.len() - 1, hosts.data)),
                 Step::File(source) | Step::Etcd(source) => {
@@ -204,15 +207,11 @@ impl Plan {
                     .map(|(len, zone)| (len, zone.data)),
                 // Which zone it would be, only the data can tell.
                 Step::Auto(auto) if auto.zones.contains(name) => return None,
-                Step::Local(_) | Step::Any | Step::Chaos(_) | Step::Acl(_) | Step::Header(_) | Step::Transfer(_) => {
-                    watcher = watcher.or(Some(at));
-                    None
-                }
-                Step::LoadBalance(_) | Step::Minimal | Step::Auto(_) | Step::Whoami => None,
+                _ => None,
             };
             if let Some((len, zone)) = found {
                 return Some(Probe {
-                    begin: watcher.unwrap_or(at),
+                    begin: self.steps.watcher.unwrap_or(at),
                     step: at,
                     len,
                     zone,
@@ -222,14 +221,6 @@ impl Plan {
             }
         }
         None
-    }
-
-    /// An order may be changed on the way up.
-    #[inline]
-    fn shuffles(&self) -> bool {
-        let mut in_front = self.steps.iter();
-        let first = in_front.find(|step| !matches!(step, Step::Local(_) | Step::Any | Step::Chaos(_)));
-        matches!(first, Some(Step::LoadBalance(_)))
     }
 }
 
@@ -343,7 +334,7 @@ pub(crate) struct Asked<'a> {
 
 /// Where the first step that may know a name looks for it, and what stands there: found in the first pass over a batch,
 /// used in the second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Probe<'z> {
     /// Index of the step to begin with: those before it pass every question on.
     pub(crate) begin: u16,
@@ -360,10 +351,14 @@ pub(crate) struct Probe<'z> {
 }
 
 /// What has the hash of a name. Its own name has not been compared yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Held<'z> {
     /// Nobody has looked.
     Unknown,
+    /// A place in a service tree: what has the hash stands there or beside it.
+    NearEntry(Spot<'z, Entry>),
+    /// A place in a record zone.
+    NearNode(Spot<'z, Node>),
     /// Nothing: the name is not there.
     Nothing,
     /// A name of a service tree.

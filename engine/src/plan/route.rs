@@ -1,28 +1,22 @@
 //! Which server block a question belongs to: the longest zone of the listener, and there the first block whose view holds.
 
-use nodens_wire::{Name, Query, Rtype};
+use nodens_wire::{Name, Rtype};
 
 use super::Client;
 use super::view::Facts;
-use crate::responder::Origin;
 use crate::snapshot::{Choice, Config, Listener, Route};
 
 /// The server block that serves a folded name, and how many of the name's bytes stand in front of its zone. A question
 /// for DS belongs to the zone above the cut, where that is served too (RFC 4035 §3.1.4.1).
 #[inline]
-pub(crate) fn route<'a>(
+pub(crate) fn route(
     config: &Config,
     listener: &Listener,
     name: &[u8],
     rtype: Rtype,
-    query: &Query<'_>,
-    origin: impl Fn() -> Origin<'a>,
+    client: &Client<'_>,
 ) -> Option<(usize, Route)> {
-    // Only views ask who the client is, and few listeners have any.
-    let choose = |from| {
-        let origin = origin();
-        choose(config, listener, name, from, rtype, &origin.client(query))
-    };
+    let choose = |from| choose(config, listener, name, from, rtype, client);
     let (at, choice) = listener.routes.find(name)?;
     let found = match choice {
         Choice::Block(route) => (at, *route),

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode};
+use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, label};
 use rand::rngs::ChaCha8Rng;
 
 use super::{
@@ -68,6 +68,8 @@ pub(crate) struct Visit<'a, 'z> {
     pub(crate) clock: Clock,
     pub(crate) data: &'z Data,
     pub(crate) services: &'a mut Scratch,
+    pub(crate) stats: &'a WorkerStats,
+    pub(crate) random: &'a mut ChaCha8Rng,
     /// Records may change places on the way up.
     pub(crate) shuffles: bool,
     /// What the first pass found for this step.
@@ -96,9 +98,9 @@ impl<'z> Visit<'_, 'z> {
     /// The entry of the name in a service tree.
     #[inline]
     pub(super) fn entry(&self, tree: &'z ServiceTree, labels: &[u8]) -> Option<&'z Entry> {
-        match self.probe.map(|probe| probe.held) {
+        match self.probe.map(|probe| &probe.held) {
             Some(Held::Nothing) => None,
-            Some(Held::Entry(entry)) if entry.is(labels) => Some(entry),
+            Some(&Held::Entry(entry)) if entry.is(labels) => Some(entry),
             _ => tree.entry(self.hash(labels.len(), || tree.hash_of(labels)), labels),
         }
     }
@@ -106,9 +108,9 @@ impl<'z> Visit<'_, 'z> {
     /// The node of the name in a record zone.
     #[inline]
     pub(super) fn node(&self, zone: &'z RecordZone, labels: &[u8]) -> Option<&'z Node> {
-        match self.probe.map(|probe| probe.held) {
+        match self.probe.map(|probe| &probe.held) {
             Some(Held::Nothing) => None,
-            Some(Held::Node(node)) if node.labels() == labels => Some(node),
+            Some(&Held::Node(node)) if label::eq(node.labels(), labels) => Some(node),
             _ => zone.node_at(self.hash(labels.len(), || zone.hash_of(labels)), labels),
         }
     }
@@ -183,34 +185,16 @@ impl<'a, 'z> Walk<'a, 'z> {
             clock: self.now.clock,
             data: self.now.data,
             services: self.services,
-            shuffles: plan.shuffles(),
+            stats: self.stats,
+            random: self.random,
+            shuffles: plan.steps.shuffles,
             probe: None,
         };
         // The first pass looked for the first step that may know the name: those before it would pass.
         let start = probe.map_or(0, |probe| usize::from(probe.begin));
-        for (at, step) in plan.steps.iter().enumerate().skip(start) {
+        for (step, at) in plan.steps[start..].iter().zip(start..) {
             visit.probe = probe.filter(|probe| at == usize::from(probe.step));
-            let is_last = at + 1 == plan.steps.len();
-            // Most steps are kept out of here: what they need would be made ready for every query.
-            let flow = match step {
-                Step::LoadBalance(_) | Step::Minimal => Flow::Next,
-                Step::Local(step) => local::enter(*step, &visit, self.stats, answer),
-                Step::Any => any::enter(visit.asked, answer),
-                Step::Chaos(step) => chaos::enter(step, visit.asked, self.random, answer),
-                Step::Acl(step) => acl::enter(step, &visit, self.stats, answer),
-                Step::Header(step) => {
-                    header::enter(step, answer);
-                    Flow::Next
-                }
-                Step::Transfer(step) => transfer::enter(step, plan, &mut visit, answer),
-                Step::Hosts(step) => hosts::enter(step, &mut visit, answer),
-                Step::File(source) => file::enter(source, is_last, &mut visit, answer),
-                Step::Auto(auto) => file::enter_auto(auto, is_last, &mut visit, answer),
-                Step::Secondary(secondary) => file::enter_secondary(secondary, is_last, &mut visit, answer),
-                Step::Etcd(source) => etcd::enter(source, &mut visit, answer),
-                Step::Whoami => whoami::enter(&visit, answer),
-            };
-            if flow == Flow::Answered {
+            if enter(step, plan, at, &mut visit, answer) == Flow::Answered {
                 return at;
             }
         }
@@ -249,8 +233,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             self.listener,
             folded.as_bytes(),
             wanted.rtype,
-            self.client.query,
-            || *self.client.origin,
+            &self.client,
         );
         match found.map(|(_, route)| (&self.now.config.plans[route.plan as usize], route.series)) {
             Some((plan, series)) if !plan.is_empty() => {
@@ -271,5 +254,29 @@ impl<'a, 'z> Walk<'a, 'z> {
             _ => answer.rcode = Rcode::REFUSED,
         }
         answer.end_inner(outer, wanted)
+    }
+}
+
+/// Enters one step. The loop around it is kept apart: what steps need would be made ready there for every query.
+#[inline(never)]
+fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
+    let is_last = at + 1 == plan.steps.len();
+    match step {
+        Step::LoadBalance(_) | Step::Minimal => Flow::Next,
+        Step::Local(step) => local::enter(*step, visit, visit.stats, answer),
+        Step::Any => any::enter(visit.asked, answer),
+        Step::Chaos(step) => chaos::enter(step, visit.asked, visit.random, answer),
+        Step::Acl(step) => acl::enter(step, visit, visit.stats, answer),
+        Step::Header(step) => {
+            header::enter(step, answer);
+            Flow::Next
+        }
+        Step::Transfer(step) => transfer::enter(step, plan, visit, answer),
+        Step::Hosts(step) => hosts::enter(step, visit, answer),
+        Step::File(source) => file::enter(source, is_last, visit, answer),
+        Step::Auto(auto) => file::enter_auto(auto, is_last, visit, answer),
+        Step::Secondary(secondary) => file::enter_secondary(secondary, is_last, visit, answer),
+        Step::Etcd(source) => etcd::enter(source, visit, answer),
+        Step::Whoami => whoami::enter(visit, answer),
     }
 }

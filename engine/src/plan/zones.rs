@@ -4,7 +4,7 @@
 //! [`COMPARED_MAX`] zones a table takes over.
 
 use hashbrown::HashTable;
-use nodens_wire::NameBuf;
+use nodens_wire::{NameBuf, label};
 
 use crate::zone::trie::NameHash;
 
@@ -65,15 +65,19 @@ impl<T> ZoneMap<T> {
     #[must_use]
     #[inline]
     pub fn find_from(&self, name: &[u8], from: usize) -> Option<(usize, &T)> {
+        let [(zone, value)] = &self.zones[..] else {
+            return self.find_longest(name, from);
+        };
+        // Nearly every block serves one zone: only the suffix of its length can be it.
+        let start = name.len().checked_sub(zone.as_bytes().len())?;
         let mut at = from;
-        if let [(zone, value)] = &self.zones[..] {
-            // Nearly every block serves one zone: only the suffix of its length can be it.
-            let start = name.len().checked_sub(zone.as_bytes().len())?;
-            while at < start {
-                at += 1 + usize::from(name[at]);
-            }
-            return (at == start && name[at..] == *zone.as_bytes()).then_some((at, value));
+        while at < start {
+            at += 1 + usize::from(name[at]);
         }
+        (at == start && label::eq(&name[at..], zone.as_bytes())).then_some((at, value))
+    }
+
+    fn find_longest(&self, name: &[u8], mut at: usize) -> Option<(usize, &T)> {
         loop {
             let rest = name.get(at..)?;
             let len = rest.len();
@@ -96,7 +100,7 @@ impl<T> ZoneMap<T> {
     #[inline]
     pub(crate) fn find_near(&self, name: &[u8], known: usize) -> Option<(usize, &T)> {
         match &self.zones[..] {
-            [(zone, value)] if name[known..] == *zone.as_bytes() => Some((known, value)),
+            [(zone, value)] if label::eq(&name[known..], zone.as_bytes()) => Some((known, value)),
             _ => self.find(name),
         }
     }

@@ -13,7 +13,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use nodens_wire::{Name, NameBuf};
+use nodens_wire::{Name, NameBuf, label};
 
 use super::component;
 use super::keys::Keys;
@@ -45,7 +45,7 @@ impl Entry {
     /// Whether it is the entry of this name.
     #[inline]
     pub(crate) fn is(&self, labels: &[u8]) -> bool {
-        self.name.as_bytes() == labels
+        label::eq(self.name.as_bytes(), labels)
     }
 
     /// Has its cache lines brought in, all at once.

@@ -141,8 +141,8 @@ pub(crate) struct Spot<'z, T> {
 impl<'z, T> Spot<'z, T> {
     /// The first value with this hash: nearly always the right one, but its key has not been looked at.
     #[inline]
-    pub(crate) fn candidate(self, hash: u64) -> Option<&'z Arc<T>> {
-        let Self { block, mut at } = self;
+    pub(crate) fn candidate(&self, hash: u64) -> Option<&'z Arc<T>> {
+        let Self { block, mut at } = *self;
         while block.get(at)?.hash < hash {
             at += 1;
         }

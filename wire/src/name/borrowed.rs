@@ -219,23 +219,21 @@ fn cmp_folded(a: &[u8], b: &[u8]) -> Ordering {
 #[inline]
 pub(crate) fn wire_len(bytes: &[u8]) -> Result<usize, ParseError> {
     let mut at = 0_usize;
-    loop {
-        let Some(&len) = bytes.get(at) else {
-            return Err(ParseError::new(Reason::Short, at));
-        };
-        if len == 0 {
-            return Ok(at.wrapping_add(1));
+    // A name has no byte behind these, its root label included.
+    let within = bytes.get(..NAME_LEN_MAX).unwrap_or(bytes);
+    while let Some(&len) = within.get(at) {
+        match usize::from(len) {
+            0 => return Ok(at.wrapping_add(1)),
+            len @ 1..=LABEL_LEN_MAX => at = at.wrapping_add(1).wrapping_add(len),
+            _ => return Err(ParseError::new(Reason::LabelType, at)),
         }
-        if usize::from(len) > LABEL_LEN_MAX {
-            return Err(ParseError::new(Reason::LabelType, at));
-        }
-        // The root label needs a byte too, so the next label may start at 254 at the latest.
-        let next = at.wrapping_add(1).wrapping_add(usize::from(len));
-        if next >= NAME_LEN_MAX {
-            return Err(ParseError::new(Reason::NameLong, at));
-        }
-        at = next;
     }
+    let reason = if at < NAME_LEN_MAX {
+        Reason::Short
+    } else {
+        Reason::NameLong
+    };
+    Err(ParseError::new(reason, at))
 }
 
 /// Folds a name in wire form where it stands.

@@ -1,7 +1,7 @@
 //! Labels as bytes; the only place that knows which letters are the same.
 //!
 //! Only A to Z have another case (RFC 4343 §3.2). A length byte is below 64, so folding a whole name in wire form
-//! changes its labels alone. Eight bytes go at a time.
+//! changes its labels alone. Up to sixteen bytes go at a time.
 
 use core::fmt;
 
@@ -15,10 +15,15 @@ pub fn fold_into(src: &[u8], dst: &mut [u8]) {
     let (Some(src), Some(dst)) = (src.get(..len), dst.get_mut(..len)) else {
         return;
     };
-    // The last eight bytes overlap the word before them, which is cheaper than a loop over the odd ones.
-    if let (Some(from), Some(to)) = (src.last_chunk::<8>(), dst.last_chunk_mut::<8>()) {
+    // The last bytes overlap those before them, which is cheaper than a loop over the odd ones.
+    if let (Some(from), Some(to)) = (src.last_chunk::<16>(), dst.last_chunk_mut::<16>()) {
+        *to = fold_16(*from);
+        for (from, to) in src.as_chunks::<16>().0.iter().zip(dst.as_chunks_mut::<16>().0) {
+            *to = fold_16(*from);
+        }
+    } else if let (Some(from), Some(to)) = (src.last_chunk::<8>(), dst.last_chunk_mut::<8>()) {
         *to = fold_8(*from);
-        for (from, to) in src.as_chunks::<8>().0.iter().zip(dst.as_chunks_mut::<8>().0) {
+        if let (Some(from), Some(to)) = (src.first_chunk::<8>(), dst.first_chunk_mut::<8>()) {
             *to = fold_8(*from);
         }
     } else if let (Some(from), Some(to)) = (src.last_chunk::<4>(), dst.last_chunk_mut::<4>()) {
@@ -41,6 +46,21 @@ pub fn fold_in_place(bytes: &mut [u8]) {
         *word = fold_8(*word);
     }
     rest.make_ascii_lowercase();
+}
+
+/// Whether two byte strings are the same. Most are short, and then two words that may overlap cost less than a call.
+#[inline]
+pub fn eq(a: &[u8], b: &[u8]) -> bool {
+    fn words<const N: usize>(a: &[u8], b: &[u8]) -> bool {
+        a.first_chunk::<N>() == b.first_chunk() && a.last_chunk::<N>() == b.last_chunk()
+    }
+    a.len() == b.len()
+        && match a.len() {
+            0..8 => word_of_rest(a) == word_of_rest(b),
+            8..=16 => words::<8>(a, b),
+            17..=32 => words::<16>(a, b),
+            _ => a == b,
+        }
 }
 
 /// Whether two labels, or two names in wire form, are the same without letter case.
@@ -114,6 +134,12 @@ pub(crate) const fn fold_word(word: u64) -> u64 {
     word | (capitals >> 2)
 }
 
+/// Compiles to instructions that take all bytes at once.
+#[inline]
+fn fold_16(bytes: [u8; 16]) -> [u8; 16] {
+    bytes.map(|byte| byte.to_ascii_lowercase())
+}
+
 #[inline]
 const fn fold_8(bytes: [u8; 8]) -> [u8; 8] {
     fold_word(u64::from_le_bytes(bytes)).to_le_bytes()
@@ -179,6 +205,22 @@ mod tests {
         let mut dst = [9; 12];
         fold_into(b"ABCDEFGHIJ", &mut dst);
         assert_eq!(&dst, b"abcdefghij\x09\x09");
+    }
+
+    #[test]
+    fn equal_bytes_of_every_length_and_one_that_differs() {
+        for len in 0..40 {
+            let one: Vec<u8> = (0..len).collect();
+            let mut other = one.clone();
+            assert!(eq(&one, &other));
+            for at in 0..one.len() {
+                other[at] ^= 0x80;
+                assert!(!eq(&one, &other), "{at} of {len}");
+                other[at] ^= 0x80;
+            }
+            other.push(0);
+            assert!(!eq(&one, &other));
+        }
     }
 
     #[test]

@@ -1,0 +1,64 @@
+//! The steps of a plan, with what can be said of them before any question comes.
+
+use std::ops::Deref;
+
+use super::{Acl, Step};
+
+/// Steps in the order of [`Step`].
+#[derive(Debug, Default)]
+pub struct Steps {
+    all: Box<[Step]>,
+    /// The first of those that want to see every question.
+    pub(super) watcher: Option<u16>,
+    /// How many stand before the first that may know a name.
+    pub(super) before_sources: u16,
+    /// An order may be changed on the way up.
+    pub(super) shuffles: bool,
+}
+
+impl Steps {
+    /// Where clients are turned away, if anywhere.
+    pub fn acl_mut(&mut self) -> Option<&mut Acl> {
+        self.all.iter_mut().find_map(|step| match step {
+            Step::Acl(acl) => Some(acl),
+            _ => None,
+        })
+    }
+}
+
+impl Deref for Steps {
+    type Target = [Step];
+
+    fn deref(&self) -> &[Step] {
+        &self.all
+    }
+}
+
+impl FromIterator<Step> for Steps {
+    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Self {
+        let all: Box<[Step]> = steps.into_iter().collect();
+        let is_source = |step: &Step| {
+            matches!(
+                step,
+                Step::Hosts(_) | Step::File(_) | Step::Auto(_) | Step::Secondary(_) | Step::Etcd(_)
+            )
+        };
+        let passes_on =
+            |step: &Step| matches!(step, Step::LoadBalance(_) | Step::Minimal | Step::Whoami) || is_source(step);
+        let first_to_shuffle = all
+            .iter()
+            .find(|step| !matches!(step, Step::Local(_) | Step::Any | Step::Chaos(_)));
+        Self {
+            watcher: all.iter().position(|step| !passes_on(step)).map(|at| at as u16),
+            before_sources: all.iter().position(is_source).unwrap_or(all.len()) as u16,
+            shuffles: matches!(first_to_shuffle, Some(Step::LoadBalance(_))),
+            all,
+        }
+    }
+}
+
+impl<const N: usize> From<[Step; N]> for Steps {
+    fn from(steps: [Step; N]) -> Self {
+        steps.into_iter().collect()
+    }
+}
