@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod answer;
+pub mod cache;
 pub mod captures;
 mod connections;
 mod edns;
