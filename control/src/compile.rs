@@ -520,6 +520,7 @@ impl Compiler<'_> {
                     data: source.id,
                     primaries: stanza.primaries.iter().map(SocketAddr::ip).collect(),
                     notified: Waker::from(Arc::clone(&source.notified)),
+                    strangers: Arc::clone(&source.notified) as _,
                 });
                 self.out.secondary.push(source);
             }

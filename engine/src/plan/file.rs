@@ -1,6 +1,8 @@
 //! The steps that answer from record zones: `file`, `auto`, `secondary`.
 
+use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::task::Waker;
 
 use nodens_wire::{Opcode, Rcode};
@@ -38,6 +40,14 @@ pub struct Copied {
     pub primaries: Box<[IpAddr]>,
     /// Told that somebody said so. It bounds itself: told twice before it looks is told once.
     pub notified: Waker,
+    /// Told of others who said so.
+    pub strangers: Arc<dyn Strangers>,
+}
+
+/// Who hears of NOTIFYs that were refused. It must neither wait nor grow.
+pub trait Strangers: Debug + Send + Sync {
+    /// Somebody who is no primary of the zone sent one.
+    fn refused(&self, address: IpAddr);
 }
 
 /// `is_last`: a name outside the zones has nowhere else to go.
@@ -106,7 +116,12 @@ fn notified(secondary: &Secondary, is_last: bool, visit: &Visit<'_, '_>, answer:
     let Some((at, zone)) = secondary.zones.find(visit.asked.folded) else {
         return outside(is_last, answer);
     };
-    if at != 0 || !zone.primaries.contains(&visit.client.address()) {
+    if at != 0 {
+        return refuse(answer);
+    }
+    let client = visit.client.address();
+    if !zone.primaries.contains(&client) {
+        zone.strangers.refused(client);
         return refuse(answer);
     }
     zone.notified.wake_by_ref();

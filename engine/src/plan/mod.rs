@@ -44,7 +44,7 @@ use view::View;
 
 pub use acl::{Acl, AclAction, AclLine, AclStanza};
 pub use chaos::Chaos;
-pub use file::{Auto, Copied, Secondary};
+pub use file::{Auto, Copied, Secondary, Strangers};
 pub use header::Header;
 pub use loadbalance::LoadBalance;
 pub use local::Local;

@@ -47,18 +47,11 @@ pub(crate) fn addresses<'z>(zone: &'z RecordZone, set: &'z RrSet, mut each: impl
     if !has_targets(set.rtype) {
         return;
     }
-    for (at, (_, rdata)) in set.iter().enumerate() {
+    for rdata in set.iter_unrepeated() {
         let Some(name) = target(set.rtype, rdata) else { continue };
         let Some(labels) = name.strip(zone.apex()) else {
             continue;
         };
-        let repeated = set
-            .iter()
-            .take(at)
-            .any(|(_, other)| target(set.rtype, other) == Some(name));
-        if repeated {
-            continue;
-        }
         let mut folded = [0; 255];
         let folded = &mut folded[..labels.len()];
         nodens_wire::label::fold_into(labels, folded);
