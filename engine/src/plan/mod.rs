@@ -24,6 +24,7 @@ mod net;
 pub mod rewrite;
 mod route;
 mod steps;
+pub mod template;
 mod transfer;
 pub mod view;
 mod walk;
