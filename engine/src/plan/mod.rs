@@ -12,7 +12,9 @@
 
 mod acl;
 mod any;
+pub mod autopath;
 mod chaos;
+pub mod dns64;
 mod etcd;
 mod file;
 mod header;

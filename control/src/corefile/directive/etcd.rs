@@ -1,7 +1,7 @@
 //! `etcd [ZONES...] { ... }`
 
 use super::scope::Scope;
-use super::tls;
+use super::{tls, upstreams};
 use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::duration;
 use crate::corefile::lexer::Word;
@@ -35,6 +35,8 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
         credentials: None,
         tls: None,
         fallthrough: None,
+        stub_zones: false,
+        upstream: Vec::new(),
         min_lease_ttl_secs: MIN_LEASE_TTL_DEFAULT,
         max_lease_ttl_secs: MAX_LEASE_TTL_DEFAULT,
         span: line.name.span,
@@ -53,14 +55,24 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
             "min-lease-ttl" => lease_ttl(option, &mut etcd.min_lease_ttl_secs, MIN_LEASE_TTL_DEFAULT, scope),
             "max-lease-ttl" => lease_ttl(option, &mut etcd.max_lease_ttl_secs, MAX_LEASE_TTL_DEFAULT, scope),
             "debug" => {}
-            name @ ("stubzones" | "upstream") => {
-                let text = format!("plugin/etcd: `{name}` has no effect yet");
-                scope.findings.warn(Diagnostic::warning(option.name.span, text));
+            "stubzones" => {
+                scope.no_args(option);
+                etcd.stub_zones = true;
+                no_effect_yet(option, scope);
+            }
+            "upstream" => {
+                etcd.upstream = upstreams::all(&option.args, "etcd", scope);
+                no_effect_yet(option, scope);
             }
             _ => scope.unknown_option(option, &OPTIONS),
         }
     }
     etcd
+}
+
+fn no_effect_yet(option: &Line, scope: &mut Scope<'_>) {
+    let text = format!("plugin/etcd: `{}` has no effect yet", option.name.text);
+    scope.findings.warn(Diagnostic::warning(option.name.span, text));
 }
 
 fn endpoints(option: &Line, etcd: &mut Etcd, scope: &mut Scope<'_>) {

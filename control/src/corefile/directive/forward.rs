@@ -72,25 +72,15 @@ pub(super) fn stanza(line: &Line, directive: &'static str, scope: &mut Scope<'_>
         }
     };
     let from = from_zone(from, directive, scope);
-    let (first, last) = (to.first()?, to.last()?);
-    let to_span = first.span.to(last.span);
     if to.len() > TO_MAX {
         let text = format!("plugin/{directive}: more than {TO_MAX} TOs configured: {}", to.len());
-        let error = Diagnostic::error(to_span, text);
+        let error = Diagnostic::error(to[TO_MAX].span, text);
         scope
             .findings
             .error(error.help("put the servers into a file like /etc/resolv.conf, and name that"));
         return None;
     }
-    let errors = scope.findings.errors.len();
     let to = upstreams::all(to, directive, scope);
-    if to.is_empty() && scope.findings.errors.len() == errors {
-        let text = format!("plugin/{directive}: no valid upstream addresses found");
-        let error = Diagnostic::error(to_span, text);
-        scope
-            .findings
-            .error(error.help("the file needs a line such as `nameserver 192.0.2.1`"));
-    }
     Some(Forward {
         from: from?,
         except: Vec::new(),

@@ -5,10 +5,12 @@
 
 mod acl;
 mod auto;
+mod autopath;
 mod bind;
 mod cache;
 mod cancel;
 mod chaos;
+mod dns64;
 mod edns;
 mod errors;
 mod etcd;
@@ -29,6 +31,7 @@ mod reload;
 mod rewrite;
 mod scope;
 mod secondary;
+mod template;
 mod timeouts;
 mod tls;
 mod transfer;
@@ -92,11 +95,9 @@ pub const KNOWN: [&str; 37] = [
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 22] = [
-    "autopath",
+pub const MISSING: [&str; 18] = [
     "azure",
     "clouddns",
-    "dns64",
     "dnssec",
     "erratic",
     "geoip",
@@ -106,19 +107,19 @@ pub const MISSING: [&str; 22] = [
     "https3",
     "k8s_external",
     "kubernetes",
-    "loop",
     "nomad",
     "proxyproto",
     "quic",
     "route53",
     "shed",
     "sign",
-    "template",
     "tsig",
 ];
 
 /// Those that nodens reads, so that a mistake in them is told, and does not serve yet.
-const UNBUILT: [&str; 4] = ["cache", "forward", "proxy", "rewrite"];
+const UNBUILT: [&str; 8] = [
+    "autopath", "cache", "dns64", "forward", "loop", "proxy", "rewrite", "template",
+];
 
 /// Reads one block. None when it has no key that is one.
 pub fn block(
@@ -173,7 +174,9 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
             }
             block.auto = auto::auto(line, scope);
         }
+        "autopath" => block.autopath = autopath::autopath(line, scope),
         "bind" => block.bind.extend(bind::bind(line, scope)),
+        "dns64" => block.dns64 = Some(dns64::dns64(line, block.dns64, scope)),
         "errors" => once(&mut block.errors, line, scope, errors::errors),
         "etcd" => block.etcd.push(etcd::etcd(line, scope)),
         "file" => {
@@ -196,6 +199,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "loadbalance" => first(&mut block.loadbalance, line, scope, loadbalance::loadbalance),
         "local" => block.local = local::local(line, scope),
         "log" => block.log.extend(log::log(line, scope)),
+        "loop" => once(&mut block.detects_loops, line, scope, detects_loops),
         "metadata" => once(&mut block.metadata, line, scope, metadata::metadata),
         "minimal" => block.minimal |= bare(line, scope),
         "multisocket" => once(&mut block.multisocket, line, scope, multisocket::multisocket),
@@ -210,6 +214,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "shutdown" => block.hooks.extend(on::at(line, Event::Shutdown, scope)),
         "startup" => block.hooks.extend(on::at(line, Event::Startup, scope)),
         "secondary" => block.secondary.push(secondary::secondary(line, scope)),
+        "template" => block.template.extend(template::template(line, scope)),
         "trace" => unbuilt::trace(line, scope),
         "timeouts" => timeouts::timeouts(line, &mut block.timeouts, scope),
         "tls" if block.tls.is_some() => {
@@ -230,6 +235,11 @@ fn bare(line: &Line, scope: &mut Scope<'_>) -> bool {
     scope.no_args(line);
     scope.no_block(line);
     true
+}
+
+/// `loop`
+fn detects_loops(line: &Line, scope: &mut Scope<'_>) -> Option<Span> {
+    bare(line, scope).then_some(line.name.span)
 }
 
 /// A directive of which the first in a block counts.
@@ -357,7 +367,9 @@ fn empty_block(span: Span) -> ServerBlock {
         any: false,
         chaos: None,
         acl: Vec::new(),
+        dns64: None,
         rewrite: Vec::new(),
+        autopath: None,
         cache: None,
         header: None,
         minimal: false,
@@ -368,6 +380,8 @@ fn empty_block(span: Span) -> ServerBlock {
         auto: None,
         secondary: Vec::new(),
         etcd: Vec::new(),
+        template: Vec::new(),
+        detects_loops: None,
         forward: Vec::new(),
         proxy: Vec::new(),
         whoami: false,

@@ -20,8 +20,9 @@ const TLS_PORT: u16 = 853;
 /// What may stand in front of `://`.
 const SCHEMES: [&str; 7] = ["dns", "tls", "https", "grpc", "quic", "https3", "unix"];
 
-/// The servers of some words, each address once; what is wrong is reported.
+/// The servers of some words, each address once; what is wrong is reported, and if all words are files without any.
 pub(super) fn all(words: &[Word], directive: &str, scope: &mut Scope<'_>) -> Vec<Upstream> {
+    let errors = scope.findings.errors.len();
     let mut upstreams: Vec<Upstream> = Vec::new();
     for word in words {
         for upstream in one(word, directive, scope) {
@@ -36,6 +37,15 @@ pub(super) fn all(words: &[Word], directive: &str, scope: &mut Scope<'_>) -> Vec
             }
             upstreams.push(upstream);
         }
+    }
+    if let ([first, .., last] | [first @ last], []) = (words, upstreams.as_slice())
+        && scope.findings.errors.len() == errors
+    {
+        let text = format!("plugin/{directive}: no valid upstream addresses found");
+        let error = Diagnostic::error(first.span.to(last.span), text);
+        scope
+            .findings
+            .error(error.help("the file needs a line such as `nameserver 192.0.2.1`"));
     }
     upstreams
 }

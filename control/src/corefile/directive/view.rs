@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use nodens_engine::plan::view::Condition;
+
 use super::scope::Scope;
 use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::expression::{self, Fault};
@@ -19,24 +21,7 @@ pub(super) fn view(line: &Line, scope: &mut Scope<'_>) -> Option<View> {
             scope.unknown_option(option, &["expr"]);
             continue;
         }
-        if option.args.is_empty() {
-            scope.argument_count(option, "an expression");
-            continue;
-        }
-        let text = option.args.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ");
-        match expression::compile(&text) {
-            Ok(compiled) => {
-                conditions.push(compiled.condition);
-                for remark in compiled.remarks {
-                    let warning = drawn(remark, &option.args, Diagnostic::warning);
-                    scope.findings.warn(warning);
-                }
-            }
-            Err(fault) => {
-                let error = drawn(fault, &option.args, Diagnostic::error);
-                scope.findings.error(error);
-            }
-        }
+        conditions.extend(condition(option, "view", scope));
     }
     // A block whose view is wrong is not said to collide with others on top of that.
     Some(View {
@@ -45,11 +30,32 @@ pub(super) fn view(line: &Line, scope: &mut Scope<'_>) -> Option<View> {
     })
 }
 
-fn drawn(fault: Fault, words: &[Word], make: fn(Span, String) -> Diagnostic) -> Diagnostic {
-    let mut diagnostic = make(place(words, &fault.at), format!("plugin/view: {}", fault.text));
-    diagnostic.label = fault.label;
-    diagnostic.help = fault.help;
-    diagnostic
+/// The condition of an `expr` line.
+pub(super) fn condition(option: &Line, directive: &str, scope: &mut Scope<'_>) -> Option<Condition> {
+    if option.args.is_empty() {
+        scope.argument_count(option, "an expression");
+        return None;
+    }
+    let text = option.args.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ");
+    let drawn = |fault: Fault, make: fn(Span, String) -> Diagnostic| {
+        let text = format!("plugin/{directive}: {}", fault.text);
+        let mut diagnostic = make(place(&option.args, &fault.at), text);
+        diagnostic.label = fault.label;
+        diagnostic.help = fault.help;
+        diagnostic
+    };
+    match expression::compile(&text) {
+        Ok(compiled) => {
+            for remark in compiled.remarks {
+                scope.findings.warn(drawn(remark, Diagnostic::warning));
+            }
+            Some(compiled.condition)
+        }
+        Err(fault) => {
+            scope.findings.error(drawn(fault, Diagnostic::error));
+            None
+        }
+    }
 }
 
 /// Where a part of the words, joined by blanks, stands in the Corefile.

@@ -11,7 +11,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use nodens_engine::plan::autopath::Autopath;
+use nodens_engine::plan::dns64::Dns64;
 use nodens_engine::plan::rewrite::Rule;
+use nodens_engine::plan::template::Stanza;
 use nodens_engine::plan::view::Condition;
 use nodens_wire::{NameBuf, Rtype};
 use regex::Regex;
@@ -75,8 +78,12 @@ pub struct ServerBlock {
     pub chaos: Option<Chaos>,
     /// The stanzas of `acl`; the first line that fits decides.
     pub acl: Vec<Acl>,
+    /// `dns64`
+    pub dns64: Option<Dns64>,
     /// The rules of all `rewrite` lines, in file order.
     pub rewrite: Vec<Rule>,
+    /// The last `autopath`.
+    pub autopath: Option<Autopath>,
     /// `cache`
     pub cache: Option<Cache>,
     /// `header`
@@ -95,6 +102,10 @@ pub struct ServerBlock {
     pub secondary: Vec<Secondary>,
     /// The stanzas of `etcd`; unlike in CoreDNS each of them works.
     pub etcd: Vec<Etcd>,
+    /// The stanzas of `template`, in file order.
+    pub template: Vec<Stanza>,
+    /// `loop`
+    pub detects_loops: Option<Span>,
     /// The stanzas of `forward`, asked one after the other.
     pub forward: Vec<Forward>,
     /// The stanzas of `proxy`.
@@ -506,6 +517,10 @@ pub struct Etcd {
     pub tls: Option<ClientTls>,
     /// The zones whose unknown names go to the next step; none without `fallthrough`.
     pub fallthrough: Option<Vec<NameBuf>>,
+    /// `stubzones`: keys below the first zone may name servers for other zones.
+    pub stub_zones: bool,
+    /// `upstream`: who is asked for targets outside the zones; empty for this server itself.
+    pub upstream: Vec<Upstream>,
     /// Least TTL taken from a lease.
     pub min_lease_ttl_secs: u32,
     /// Greatest TTL taken from a lease.

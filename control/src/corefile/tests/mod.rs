@@ -3,6 +3,7 @@
 mod diagnostics;
 mod forwarding;
 mod language;
+mod made;
 mod rewriting;
 mod settings;
 

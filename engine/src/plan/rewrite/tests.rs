@@ -11,7 +11,7 @@ fn edit(kind: &str, from: &str, to: &str) -> NameEdit {
         _ => {
             let captures = Captures::new(from).unwrap();
             let to = Replacement::new(to, captures.group_count());
-            (NameMatch::Regex(captures), to)
+            (NameMatch::Regex(captures.into()), to)
         }
     };
     NameEdit { matches, to }

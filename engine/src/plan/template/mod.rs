@@ -146,21 +146,21 @@ enum Node {
     Action(Pipeline),
     If {
         condition: Pipeline,
-        then: Box<[Node]>,
-        other: Box<[Node]>,
+        then: Box<[Self]>,
+        other: Box<[Self]>,
     },
     With {
         value: Pipeline,
-        then: Box<[Node]>,
-        other: Box<[Node]>,
+        then: Box<[Self]>,
+        other: Box<[Self]>,
     },
     Range {
         /// Variables for the index and for the item.
         index: Option<usize>,
         item: Option<usize>,
         items: Pipeline,
-        body: Box<[Node]>,
-        other: Box<[Node]>,
+        body: Box<[Self]>,
+        other: Box<[Self]>,
     },
     Break,
     Continue,
@@ -186,7 +186,7 @@ enum Operand {
     Variable(usize),
     Function(Function),
     Inner(Box<Pipeline>),
-    Fields(Box<Operand>, Box<[Box<str>]>),
+    Fields(Box<Self>, Box<[Box<str>]>),
 }
 
 /// A function.

@@ -34,14 +34,14 @@ pub(super) fn parse(text: &str) -> Result<(Box<[Node]>, usize), Fault> {
     };
     let (nodes, end) = parser.nodes()?;
     match end {
-        End::Text => Ok((nodes, parser.variables_most)),
-        End::End => Err(Fault::new("unexpected {{end}}")),
-        End::Else(_) => Err(Fault::new("unexpected {{else}}")),
+        Stop::Text => Ok((nodes, parser.variables_most)),
+        Stop::End => Err(Fault::new("unexpected {{end}}")),
+        Stop::Else(_) => Err(Fault::new("unexpected {{else}}")),
     }
 }
 
 /// What ends a list of parts.
-enum End<'t> {
+enum Stop<'t> {
     Text,
     End,
     /// With what stands behind the word.
@@ -70,7 +70,7 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    fn nodes(&mut self) -> Result<(Box<[Node]>, End<'t>), Fault> {
+    fn nodes(&mut self) -> Result<(Box<[Node]>, Stop<'t>), Fault> {
         let mut nodes = Vec::new();
         loop {
             let (text, is_end) = match self.rest.find(LEFT) {
@@ -95,7 +95,7 @@ impl<'t> Parser<'t> {
                 nodes.push(Node::Text(shown.into()));
             }
             if is_end {
-                return Ok((nodes.into(), End::Text));
+                return Ok((nodes.into(), Stop::Text));
             }
             if self.comment()? {
                 continue;
@@ -106,7 +106,7 @@ impl<'t> Parser<'t> {
                 "end" => {
                     self.take(word);
                     self.close()?;
-                    return Ok((nodes.into(), End::End));
+                    return Ok((nodes.into(), Stop::End));
                 }
                 "else" => {
                     self.take(word);
@@ -114,10 +114,10 @@ impl<'t> Parser<'t> {
                     let chained = self.peek_word();
                     if matches!(chained, "if" | "with") {
                         self.take(chained);
-                        return Ok((nodes.into(), End::Else(ElseKind::Chained(chained))));
+                        return Ok((nodes.into(), Stop::Else(ElseKind::Chained(chained))));
                     }
                     self.close()?;
-                    return Ok((nodes.into(), End::Else(ElseKind::Plain)));
+                    return Ok((nodes.into(), Stop::Else(ElseKind::Plain)));
                 }
                 "if" | "with" | "range" => {
                     self.take(word);
@@ -164,18 +164,18 @@ impl<'t> Parser<'t> {
         }
         let mut other: Box<[Node]> = Box::new([]);
         match end {
-            End::Else(ElseKind::Chained(chained)) if word != "range" => {
+            Stop::Else(ElseKind::Chained(chained)) if word != "range" => {
                 // Its `end` is ours.
                 other = Box::new([self.block(chained)?]);
-                end = End::End;
+                end = Stop::End;
             }
-            End::Else(ElseKind::Plain) => (other, end) = self.nodes()?,
+            Stop::Else(ElseKind::Plain) => (other, end) = self.nodes()?,
             _ => {}
         }
         match end {
-            End::End => {}
-            End::Text => return Err(Fault::new("unexpected EOF")),
-            End::Else(_) => return Err(Fault::new("unexpected {{else}}")),
+            Stop::End => {}
+            Stop::Text => return Err(Fault::new("unexpected EOF")),
+            Stop::Else(_) => return Err(Fault::new("unexpected {{else}}")),
         }
         self.variables.truncate(variables);
         self.depth -= 1;

@@ -110,7 +110,9 @@ impl Words<'_, '_, '_> {
             None => Kind::Exact,
         };
         if kind == Kind::Regex {
-            return self.pattern(&name.text, "", name.span).map(NameMatch::Regex);
+            return self
+                .pattern(&name.text, "", name.span)
+                .map(|captures| NameMatch::Regex(captures.into()));
         }
         Some(kind.plain(&absolute(&name.text)))
     }
@@ -146,7 +148,7 @@ impl Words<'_, '_, '_> {
     fn by_pattern(&mut self, from: &Word, to: &str) -> Option<NameEdit> {
         let captures = self.pattern(&from.text, to, from.span)?;
         let to = Replacement::new(to, captures.group_count());
-        let matches = NameMatch::Regex(captures);
+        let matches = NameMatch::Regex(captures.into());
         Some(NameEdit { matches, to })
     }
 

@@ -1,0 +1,246 @@
+//! The directives that make records and names: `template`, `dns64`, `autopath`; and `loop`.
+
+use nodens_engine::captures::Scratch;
+use nodens_engine::plan::template::{Facts, Stanza};
+use nodens_wire::{Flags, Rclass, Rtype};
+
+use super::Memory;
+use super::forwarding::error;
+use super::settings::{block, text};
+use crate::corefile::Colour;
+
+fn template(lines: &str) -> Stanza {
+    block("cedar.example", &format!("template {lines}")).template.remove(0)
+}
+
+/// The records that a stanza makes for a name.
+fn records(lines: &str, name: &str) -> String {
+    let stanza = template(lines);
+    let mut scratch = Scratch::default();
+    for pattern in &stanza.patterns {
+        let names: Vec<_> = pattern.group_names().collect();
+        let Some(groups) = pattern.find(name, &mut scratch) else {
+            continue;
+        };
+        let groups: Vec<_> = (0..groups.len()).filter_map(|group| groups.get(group)).collect();
+        let facts = Facts {
+            zone: "cedar.example.",
+            name,
+            class: "IN",
+            rtype: "A",
+            remote: "192.0.2.9",
+            groups: &groups,
+            group_names: &names,
+            id: 1,
+            flags: Flags(0),
+            asked_name: name,
+            asked_type: Rtype::A,
+            asked_class: Rclass::IN,
+            metadata: &|_| String::new(),
+        };
+        let mut out = String::new();
+        for record in stanza.answer.iter().chain(&stanza.authority).chain(&stanza.additional) {
+            record.write(&facts, &mut out).unwrap();
+            out.push(';');
+        }
+        return out;
+    }
+    "-".to_owned()
+}
+
+#[test]
+fn template_defaults_and_options() {
+    let plain = template("IN A");
+    assert_eq!(
+        (plain.rclass, plain.rtype, text(&plain.zones)),
+        (Rclass::IN, Rtype::A, "cedar.example.".into())
+    );
+    assert_eq!((plain.patterns.len(), plain.rcode.to_string().as_str()), (1, "NOERROR"));
+    assert!(plain.answer.is_empty() && plain.fallthrough.is_none() && plain.error.is_none());
+    let all = template(
+        "ANY ANY A.example 10.0.0.0/8 {\nmatch a b\nmatch c\nrcode nxdomain\nederror 15 \"not here\"\nfallthrough d\n\
+         expr type() == 'A'\nexpr do()\nanswer \"a\" \"b\"\nanswer \"c\"\nadditional \"d\"\nauthority \"e\"\nupstream\n}",
+    );
+    assert_eq!(
+        (all.rclass, all.rtype, text(all.zones)),
+        (Rclass::ANY, Rtype::ANY, "a.example. 10.in-addr.arpa.".into())
+    );
+    assert_eq!(
+        (all.patterns.len(), all.conditions.len(), all.rcode.to_string().as_str()),
+        (3, 2, "NXDOMAIN")
+    );
+    assert_eq!(all.error, Some((15, "not here".into())));
+    assert_eq!(text(all.fallthrough.unwrap()), "d.");
+    assert_eq!(text(all.answer.iter().map(|record| record.source())), "a b c");
+    assert_eq!((all.additional.len(), all.authority.len()), (1, 1));
+    assert_eq!(block(".", "template IN A\ntemplate IN TXT").template.len(), 2);
+}
+
+#[test]
+fn records_of_templates() {
+    let ip = "IN A {\nmatch ^ip-(?P<a>[0-9]*)-(?P<b>[0-9a-f]*)[.]cedar[.]example[.]$\nmatch ^x(.*)\n\
+              answer \"{{ .Name }} 60 {{ .Class }} {{ .Type }} 10.0.{{ .Group.a }}.{{ parseInt .Group.b 16 64 }}\"\n}";
+    assert_eq!(
+        records(ip, "ip-1-ff.cedar.example."),
+        "ip-1-ff.cedar.example. 60 IN A 10.0.1.255;"
+    );
+    assert_eq!(records(ip, "y."), "-");
+    let second = "IN A {\nmatch ^a\nmatch ^x(.*)\nanswer \"{{ index .Match 1 }}\" \"{{ .Zone }}\"\n}";
+    assert_eq!(records(second, "xy.z."), "y.z.;cedar.example.;");
+    assert_eq!(records("IN A {\nanswer \"{{ index .Group `0` }}\"\n}", "a."), "a.;");
+}
+
+#[test]
+fn what_is_wrong_with_templates() {
+    for (lines, expected) in [
+        ("IN", "Wrong argument count or unexpected line ending after 'IN'"),
+        ("XX A", "invalid query class XX"),
+        ("in A", "invalid query class in"),
+        ("IN XX", "invalid RR class XX"),
+        ("IN TYPE5", "invalid RR class TYPE5"),
+        (
+            "IN A {\nmatch (\n}",
+            "could not parse regex: (, error parsing regexp: unclosed group: `(`",
+        ),
+        (
+            "IN A {\nmatch\n}",
+            "Wrong argument count or unexpected line ending after 'match'",
+        ),
+        (
+            "IN A {\nanswer\n}",
+            "Wrong argument count or unexpected line ending after 'answer'",
+        ),
+        (
+            "IN A {\nanswer \"{{ .Foo }}\"\n}",
+            "could not compile template: {{ .Foo }}, there is no .Foo",
+        ),
+        ("IN A {\nrcode NOPE\n}", "unknown rcode NOPE"),
+        (
+            "IN A {\nederror 70000\n}",
+            "error parsing extended DNS error code 70000",
+        ),
+        ("IN A {\nexpr typ() == 'A'\n}", "plugin/template: unknown name typ"),
+        (
+            "IN A {\nvar a b\n}",
+            "plugin/template: nodens does not have the option 'var' yet",
+        ),
+        (
+            "IN A {\nanswr \"a\"\n}",
+            "Wrong argument count or unexpected line ending after 'answr'",
+        ),
+    ] {
+        assert_eq!(error(&format!("template {lines}")), expected, "{lines}");
+    }
+    let long = error(&format!("template IN A {{\nmatch {}\n}}", "a".repeat(10_001)));
+    assert!(long.contains("10001 bytes"), "{long}");
+}
+
+#[test]
+fn dns64() {
+    let made = |lines: &str| {
+        let dns64 = block(".", lines).dns64.unwrap();
+        let address = dns64.prefix.embed("192.0.2.1".parse().unwrap());
+        format!("{address} {} {}", dns64.translates_all, dns64.allows_v4)
+    };
+    assert_eq!(made("dns64"), "64:ff9b::c000:201 false false");
+    assert_eq!(made("dns64 2001:db8::/32"), "2001:db8:c000:201:: false false");
+    assert_eq!(
+        made("dns64 {\nprefix 2001:db8::/96\ntranslate_all\nallow_ipv4\n}"),
+        "2001:db8::c000:201 true true"
+    );
+    assert_eq!(
+        made("dns64 2001:db8::/96\ndns64 {\nallow_ipv4\n}"),
+        "2001:db8::c000:201 false true"
+    );
+    for (lines, expected) in [
+        (
+            "dns64 2001:db8::/33",
+            "plugin/dns64: invalid prefix length \"2001:db8::/33\"",
+        ),
+        (
+            "dns64 {\nprefix 2001:db8::/24\n}",
+            "plugin/dns64: invalid prefix length \"2001:db8::/24\"",
+        ),
+        ("dns64 192.0.2.0/24", "plugin/dns64: invalid CIDR address: 192.0.2.0/24"),
+        ("dns64 a b", "Wrong argument count or unexpected line ending after 'b'"),
+        ("dns64 {\nallow_ipv6\n}", "unknown property 'allow_ipv6'"),
+    ] {
+        assert_eq!(error(lines), expected, "{lines}");
+    }
+}
+
+#[test]
+fn autopath() {
+    let load = |line: &str, search: &str| {
+        let world = Memory::new(&format!("cedar.example {{\n{line}\n}}\n")).file("r", &format!("search {search}\n"));
+        match world.load() {
+            Ok(corefile) => {
+                let warnings = corefile.warnings.iter().map(|warning| warning.text.clone());
+                let path = corefile.blocks[0].autopath.as_ref().unwrap();
+                format!("{} + {} {}", text(&path.zones), text(&path.search), text(warnings))
+            }
+            Err(refused) => format!("! {}", refused.errors[0].text),
+        }
+    };
+    assert_eq!(load("autopath r", "A.example b"), "cedar.example. + a.example. b. ");
+    assert_eq!(load("autopath x y r\n", "a"), "x. y. + a. ");
+    assert_eq!(
+        load("autopath r", ""),
+        "cedar.example. +  plugin/autopath: no effect: r has no `search` line"
+    );
+    assert_eq!(
+        load("autopath none\nautopath r", ""),
+        "! plugin/autopath: failed to parse \"none\": entity not found"
+    );
+    assert_eq!(load("autopath", ""), "! plugin/autopath: no resolv-conf specified");
+    assert_eq!(
+        load("autopath @kubernetes", ""),
+        "! plugin/autopath: nodens does not have '@kubernetes' yet"
+    );
+    assert_eq!(
+        load("autopath @file", ""),
+        "! plugin/autopath: file does not implement the AutoPather interface"
+    );
+    assert!(load("autopath r", &"a ".repeat(32)).starts_with("cedar.example. + a."));
+    assert_eq!(
+        load("autopath r", &"a ".repeat(33)),
+        "! plugin/autopath: r has more than 32 suffixes"
+    );
+}
+
+#[test]
+fn loops_are_looked_for_once() {
+    assert!(block(".", "loop").detects_loops.is_some() && block(".", "").detects_loops.is_none());
+    assert_eq!(
+        error("loop .."),
+        "Wrong argument count or unexpected line ending after '..'"
+    );
+    assert_eq!(
+        error("loop\nloop"),
+        "plugin/loop: this plugin can only be used once per Server Block"
+    );
+}
+
+#[test]
+fn old_options_of_etcd() {
+    let etcd = |options: &str| {
+        let world = Memory::new(&format!("a {{\netcd {{\n{options}\n}}\n}}\n")).file("r", "nameserver 192.0.2.7\n");
+        let corefile = world
+            .load()
+            .unwrap_or_else(|refused| panic!("{}", refused.render(Colour::Off)));
+        let etcd = corefile.blocks[0].etcd[0].clone();
+        let places = etcd.upstream.iter().map(|upstream| format!("{:?}", upstream.place));
+        format!("{} {}", etcd.stub_zones, text(places))
+    };
+    assert_eq!(etcd("path /x"), "false ");
+    assert_eq!(etcd("stubzones\nupstream"), "true ");
+    assert_eq!(
+        etcd("upstream 192.0.2.1:54 192.0.2.2"),
+        "false Address(192.0.2.1:54) Address(192.0.2.2:53)"
+    );
+    assert_eq!(etcd("upstream r"), "false Address(192.0.2.7:53)");
+    assert_eq!(
+        error("etcd {\nupstream /none\n}"),
+        "plugin/etcd: not an IP address, file, or valid domain: \"/none\""
+    );
+}
