@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use nodens_wire::{Message, NameBuf, Query, Rclass, Rcode, Refusal, Rtype};
 
+pub use crate::forward::fuzzing::reply;
+
 use crate::io::{BATCH_MAX, DATAGRAM_ROOM, Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId};
 use crate::plan::view::{Facts, View};
 use crate::plan::{Hosts, LoadBalance, Plan, Source, Step, ZoneMap};

@@ -45,6 +45,11 @@ fn packets() -> io::Result<()> {
 }
 
 #[test]
+fn replies() -> io::Result<()> {
+    replay("reply", with_beginnings(nodens_engine::fuzzing::reply))
+}
+
+#[test]
 fn zone_files() -> io::Result<()> {
     replay("zonefile", nodens_sources::fuzzing::zonefile)
 }

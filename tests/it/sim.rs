@@ -39,8 +39,9 @@ mod port {
 
     use nodens_engine::io::{
         BATCH_MAX, DATAGRAM_ROOM, Datagram, Effect, Handler, ListenerId, Peer, Port, StreamEvent, StreamId,
-        UpstreamDatagram,
+        UpstreamDatagram, UpstreamId,
     };
+    use nodens_tests::sim::servers::Manner;
     use nodens_tests::sim::{Network, SimPort, VirtualClock};
 
     use super::SocketAddr;
@@ -60,6 +61,7 @@ mod port {
         batches: Vec<usize>,
         queries: Vec<(Vec<u8>, bool)>,
         events: Vec<(StreamId, Event)>,
+        replies: Vec<(UpstreamId, usize)>,
     }
 
     impl Handler for Recorder {
@@ -94,7 +96,9 @@ mod port {
             self.events.push(seen);
         }
 
-        fn upstream(&mut self, _reply: UpstreamDatagram<'_>) {}
+        fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
+            self.replies.push((reply.upstream, reply.bytes.len()));
+        }
     }
 
     struct Rig {
@@ -319,5 +323,38 @@ mod port {
         rig.network.write(other, b"still here");
         rig.settle();
         assert_eq!(rig.network.take_written(), [(other, b"still here".to_vec())]);
+    }
+
+    #[test]
+    fn other_servers_are_asked() {
+        const QUESTION: &[u8] = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01";
+        let mut rig = Rig::new();
+        let to = SocketAddr::from(([192, 0, 2, 1], 53));
+        rig.network.servers().set(to, Manner::Answers);
+        let (upstream, stream) = (UpstreamId(3), StreamId::ours(4));
+        let effects = [
+            Effect::OpenUpstream {
+                upstream,
+                to,
+                from: None,
+            },
+            Effect::SendUpstream { upstream },
+            Effect::OpenStream { stream, to, from: None },
+        ];
+        for effect in effects {
+            rig.port.apply(effect, QUESTION).unwrap();
+        }
+        while rig.network.next_at().is_some() {
+            rig.turn();
+        }
+        // An address.
+        assert_eq!(rig.handler.replies, [(upstream, QUESTION.len() + 16)]);
+        assert_eq!(rig.handler.events, [(stream, Event::Opened)]);
+        rig.port.apply(Effect::RetireUpstream { upstream }, &[]).unwrap();
+        rig.port.apply(Effect::CloseStream { stream }, &[]).unwrap();
+        rig.turn();
+        assert_eq!(rig.handler.events, [(stream, Event::Opened), (stream, Event::Closed)]);
+        let (sockets, streams, _) = rig.network.servers().open();
+        assert_eq!((sockets, streams), (0, 0));
     }
 }

@@ -157,6 +157,19 @@ impl Ask {
         Some(chosen)
     }
 
+    /// An upstream that is avoided although nobody probes it: who did has gone with an older configuration.
+    fn unwatched(&self) -> Option<(Arc<Stanza>, Arc<Upstream>)> {
+        let settings = self.stanza().settings();
+        if !matches!(settings.checking, Checking::Probes { .. }) {
+            return None;
+        }
+        let upstream = settings
+            .upstreams
+            .iter()
+            .find(|upstream| upstream.health.lacks_probe())?;
+        Some((Arc::clone(self.stanza()), Arc::clone(upstream)))
+    }
+
     /// Whether there is an upstream that answers, as far as is known.
     fn has_better(&self, now: Instant) -> bool {
         let settings = self.stanza().settings();
@@ -189,6 +202,10 @@ impl Forwarder {
         };
         if !ask.may_try(now) {
             return self.give_up(task);
+        }
+        if let Some((stanza, upstream)) = ask.unwatched() {
+            self.begin_probe(now, &stanza, &upstream);
+            return self.advance(now, task);
         }
         ask.upstream = match ask.choose(now) {
             Some(chosen) => chosen,
@@ -265,7 +282,9 @@ impl Forwarder {
 
     /// Nothing is in flight for the task any more.
     pub(super) fn detach(&mut self, task: TaskKey, ended: Ended) -> Option<Exchange> {
-        let exchange = self.tasks.get_mut(task)?.exchange.take()?;
+        let state = self.tasks.get_mut(task)?;
+        let exchange = state.exchange.take()?;
+        let until = state.due.unwrap_or_default();
         self.set_due(task, None);
         if !self.is_probe(task)
             && let Some(pool) = self.pools.get(exchange.pool)
@@ -273,7 +292,7 @@ impl Forwarder {
             pool.upstream.ended();
         }
         match exchange.carrier {
-            Carrier::Socket(socket, id) => self.release_socket(socket, id, ended),
+            Carrier::Socket(socket, id) => self.release_socket(socket, id, ended, until),
             Carrier::Connection(connection, id) => self.release_connection(connection, id, ended),
         }
         Some(exchange)
@@ -291,6 +310,15 @@ impl Forwarder {
         let question_len = framed.question().len();
         let (message, whole) = match reply::read(bytes, framed.question(), &mut self.room) {
             Reading::Foreign => return false,
+            Reading::WithoutEdns if framed.has_opt() => {
+                self.ask_without_opt(now, task);
+                return true;
+            }
+            Reading::WithoutEdns => return false,
+            Reading::Whole(whole) if whole.is_edns_unknown && framed.has_opt() => {
+                self.ask_without_opt(now, task);
+                return true;
+            }
             Reading::Whole(whole) => (bytes[..whole.len].to_vec(), whole),
             Reading::Broken if ask.proto() == Proto::Udp => {
                 let (message, rcode) = reply::emptied(bytes, question_len);
@@ -299,6 +327,7 @@ impl Forwarder {
                     rcode,
                     is_truncated: true,
                     is_nodata: false,
+                    is_edns_unknown: false,
                 };
                 (message, whole)
             }
@@ -309,6 +338,15 @@ impl Forwarder {
         };
         self.succeed(now, task, message, &whole);
         true
+    }
+
+    /// The upstream does not know EDNS, and can be asked without (RFC 6891 §7).
+    fn ask_without_opt(&mut self, now: Instant, task: TaskKey) {
+        self.detach(task, Ended::Heard);
+        if let Some(state) = self.tasks.get_mut(task) {
+            state.framed.drop_opt();
+        }
+        self.exchange(now, task);
     }
 
     fn succeed(&mut self, now: Instant, task: TaskKey, message: Vec<u8>, whole: &Whole) {

@@ -21,6 +21,7 @@ mod connections;
 mod effects;
 mod failed;
 mod forwarder;
+pub(crate) mod fuzzing;
 mod outgoing;
 mod probe;
 mod reply;

@@ -47,12 +47,15 @@ impl Framed {
         let options = &question.options[..question.options.len().min(OPTIONS_LEN_MAX)];
         bytes.extend_from_slice(&(options.len() as u16).to_be_bytes());
         bytes.extend_from_slice(options);
-        framed.measured()
+        framed.measure();
+        framed
     }
 
     /// The same without EDNS.
     pub(super) fn probe(name: Name<'_>, recursion: bool) -> Self {
-        Self::without_opt(name, Rtype::NS, Rclass::IN, Flags::default().with_rd(recursion)).measured()
+        let mut framed = Self::without_opt(name, Rtype::NS, Rclass::IN, Flags::default().with_rd(recursion));
+        framed.measure();
+        framed
     }
 
     fn without_opt(name: Name<'_>, rtype: Rtype, rclass: Rclass, flags: Flags) -> Self {
@@ -75,10 +78,24 @@ impl Framed {
         }
     }
 
-    fn measured(mut self) -> Self {
+    fn measure(&mut self) {
         let len = (self.bytes.len() - FRAME_LEN) as u16;
         self.bytes[..FRAME_LEN].copy_from_slice(&len.to_be_bytes());
-        self
+    }
+
+    pub(super) fn has_opt(&self) -> bool {
+        self.bytes.len() > self.question_end()
+    }
+
+    /// For a server that does not know EDNS.
+    pub(super) fn drop_opt(&mut self) {
+        self.bytes.truncate(self.question_end());
+        self.bytes[FRAME_LEN + HEADER_LEN - 1] = 0;
+        self.measure();
+    }
+
+    fn question_end(&self) -> usize {
+        FRAME_LEN + HEADER_LEN + self.question_len
     }
 
     pub(super) fn set_id(&mut self, id: u16) {
@@ -97,7 +114,7 @@ impl Framed {
 
     /// Name, type and class.
     pub(super) fn question(&self) -> &[u8] {
-        &self.bytes[FRAME_LEN + HEADER_LEN..][..self.question_len]
+        &self.bytes[FRAME_LEN + HEADER_LEN..self.question_end()]
     }
 }
 
@@ -135,6 +152,11 @@ mod tests {
         assert_eq!(framed.question(), query.question());
         let (len, message) = framed.frame().split_first_chunk::<2>().unwrap();
         assert_eq!(usize::from(u16::from_be_bytes(*len)), message.len());
+        assert!(framed.has_opt());
+        framed.drop_opt();
+        let query = Query::parse(framed.message()).unwrap();
+        assert!(query.opt.is_none() && !framed.has_opt() && query.id == 0xabcd);
+        assert_eq!(framed.frame()[..2], (query.len as u16).to_be_bytes());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(super) enum Reading {
     Foreign,
     /// The reply, but it does not decode, or not to its end.
     Broken,
+    /// A bare header that says FORMERR or NOTIMP: what servers say that do not know EDNS.
+    WithoutEdns,
     /// The reply.
     Whole(Whole),
 }
@@ -35,14 +37,25 @@ pub(super) struct Whole {
     pub(super) rcode: Rcode,
     pub(super) is_truncated: bool,
     pub(super) is_nodata: bool,
+    /// It says FORMERR or NOTIMP, and has no OPT.
+    pub(super) is_edns_unknown: bool,
 }
 
 /// Reads a message; `room` holds what of it is unpacked.
 pub(super) fn read(bytes: &[u8], question: &[u8], room: &mut [u8]) -> Reading {
     if !answers(bytes, question) {
-        return Reading::Foreign;
+        return if is_bare_refusal(bytes) {
+            Reading::WithoutEdns
+        } else {
+            Reading::Foreign
+        };
     }
     decode(bytes, room).map_or(Reading::Broken, Reading::Whole)
+}
+
+fn is_bare_refusal(bytes: &[u8]) -> bool {
+    let flags = Header::of(bytes).map(Header::flags).unwrap_or_default();
+    bytes.len() == HEADER_LEN && flags.qr() && matches!(flags.rcode(), Rcode::FORMERR | Rcode::NOTIMP)
 }
 
 /// Whether it is a reply to this question, letter case aside.
@@ -59,28 +72,26 @@ fn answers(bytes: &[u8], question: &[u8]) -> bool {
 fn decode(bytes: &[u8], room: &mut [u8]) -> Option<Whole> {
     let message = Message::parse(bytes).ok()?;
     let mut records = message.records();
-    let mut ext_rcode = 0;
+    let mut opt_ttl = None;
     for record in records.by_ref() {
         let record = record.ok()?;
         if record.rtype == Rtype::OPT && record.section == Section::Additional {
-            ext_rcode = opt_rcode(record.ttl);
+            opt_ttl = Some(record.ttl);
         } else {
             rdata::unpack(record.rtype, bytes, record.rdata_at, record.rdata.len(), room).ok()?;
         }
     }
     let flags = message.header.flags();
+    // The upper bits of the rcode are the first of the OPT's TTL.
+    let [ext_rcode, ..] = opt_ttl.unwrap_or_default().to_be_bytes();
     let rcode = Rcode(u16::from(ext_rcode) << 4 | flags.rcode().0);
     Some(Whole {
         len: records.at(),
         rcode,
         is_truncated: flags.tc(),
         is_nodata: rcode == Rcode::NOERROR && message.header.answers.get() == 0,
+        is_edns_unknown: opt_ttl.is_none() && matches!(rcode, Rcode::FORMERR | Rcode::NOTIMP),
     })
-}
-
-/// The upper bits of the rcode, out of the TTL of an OPT.
-fn opt_rcode(ttl: u32) -> u8 {
-    ttl.to_be_bytes()[0]
 }
 
 /// A reply that does not decode, as one that was cut before its first record: the client comes again over TCP.

@@ -30,11 +30,20 @@ pub(super) struct Socket {
     purpose: Use,
     opened: Instant,
     queries: u32,
-    /// Ids that were used: by whom, or by one who waits no more and whose reply may still come.
-    ids: HashMap<u16, Option<TaskKey>, foldhash::fast::RandomState>,
+    ids: HashMap<u16, Holder, foldhash::fast::RandomState>,
     in_flight: u32,
+    /// The id that was answered last. On some ways everything comes twice.
+    answered: Option<u16>,
     /// Replies that nobody asked for.
     guesses: u32,
+}
+
+/// Whose an id is.
+#[derive(Clone, Copy, Debug)]
+enum Holder {
+    Waits(TaskKey),
+    /// He waits no more, and a reply that may still come is no guess. Until then it is even in time.
+    Left(Instant),
 }
 
 impl Socket {
@@ -43,7 +52,11 @@ impl Socket {
     }
 
     fn waiting(&self) -> Vec<TaskKey> {
-        let mut waiting: Vec<_> = self.ids.values().copied().flatten().collect();
+        let waits = |holder: &Holder| match holder {
+            Holder::Waits(task) => Some(*task),
+            Holder::Left(_) => None,
+        };
+        let mut waiting: Vec<_> = self.ids.values().filter_map(waits).collect();
         // The table's order is nobody's business.
         waiting.sort_unstable();
         waiting
@@ -92,7 +105,7 @@ impl Forwarder {
                 break id;
             }
         };
-        state.ids.insert(id, Some(task));
+        state.ids.insert(id, Holder::Waits(task));
         state.in_flight += 1;
         state.queries += 1;
         if let Some(task) = self.tasks.get_mut(task) {
@@ -142,6 +155,7 @@ impl Forwarder {
             queries: 0,
             ids: HashMap::default(),
             in_flight: 0,
+            answered: None,
             guesses: 0,
         });
         let pool = self.pools.get_mut(key).expect("a task's pool");
@@ -189,15 +203,19 @@ impl Forwarder {
     }
 
     /// A task waits at this socket no more.
-    pub(super) fn release_socket(&mut self, key: Key, id: u16, ended: Ended) {
+    pub(super) fn release_socket(&mut self, key: Key, id: u16, ended: Ended, until: Instant) {
         let Some(socket) = self.sockets.get_mut(key) else {
             return;
         };
         socket.in_flight -= 1;
         match ended {
-            Ended::Heard => drop(socket.ids.remove(&id)),
-            // Its reply may still come, and is no guess.
-            Ended::GivenUp | Ended::Cancelled => drop(socket.ids.insert(id, None)),
+            Ended::Heard => {
+                socket.ids.remove(&id);
+                socket.answered = Some(id);
+            }
+            Ended::GivenUp | Ended::Cancelled => {
+                socket.ids.insert(id, Holder::Left(until));
+            }
         }
         if socket.in_flight == 0 && !matches!(socket.purpose, Use::Pool(_)) {
             self.close_socket(key);
@@ -216,15 +234,19 @@ impl Forwarder {
         let socket = self.sockets.get_mut(key).expect("found just now");
         let id = datagram.bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
         match id.and_then(|id| Some((id, *socket.ids.get(&id)?))) {
+            None if id.is_some() && id == socket.answered => self.stats.forward.late.add(1),
             None => self.guessed(now, key),
-            Some((id, None)) => {
+            Some((id, Holder::Left(until))) => {
                 socket.ids.remove(&id);
-                if let Some(pool) = self.pools.get(socket.pool) {
+                socket.answered = Some(id);
+                if now < until
+                    && let Some(pool) = self.pools.get(socket.pool)
+                {
                     pool.upstream.health.heard();
                 }
                 self.stats.forward.late.add(1);
             }
-            Some((_, Some(task))) => {
+            Some((_, Holder::Waits(task))) => {
                 if !self.heard(now, task, datagram.bytes) {
                     self.guessed(now, key);
                 }
@@ -239,7 +261,7 @@ impl Forwarder {
             return;
         };
         socket.guesses += 1;
-        if socket.guesses < GUESSES_MAX {
+        if socket.guesses != GUESSES_MAX {
             return;
         }
         let waiting = socket.waiting();

@@ -159,6 +159,12 @@ impl Health {
         }
     }
 
+    /// Whether something is wrong with it and nobody probes it.
+    pub(super) fn lacks_probe(&self) -> bool {
+        let is_well = self.fails.load(Ordering::Relaxed) == 0 && self.silent_since.load(Ordering::Relaxed) == 0;
+        !is_well && !self.is_checked.load(Ordering::Relaxed)
+    }
+
     /// Whether the caller is the one to probe it.
     pub(super) fn begin_checking(&self) -> bool {
         !self.is_checked.swap(true, Ordering::Relaxed)

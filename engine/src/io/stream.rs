@@ -225,11 +225,15 @@ impl Streams {
         }
     }
 
-    /// Drains the streams of a listener, or all of them.
+    /// Drains the streams of a listener, or those of all clients.
     pub(super) fn drain(&mut self, listener: Option<ListenerId>) {
         for at in 0..self.places.len() as u32 {
             let stream = self.places[at as usize].stream.as_ref();
-            if stream.is_some_and(|stream| listener.is_none_or(|listener| stream.listener == listener)) {
+            let is_meant = |stream: &Stream| match listener {
+                Some(listener) => stream.listener == listener,
+                None => !stream.id.is_ours(),
+            };
+            if stream.is_some_and(is_meant) {
                 self.drain_at(at);
             }
         }
@@ -249,13 +253,15 @@ impl Streams {
         streams.any(|stream| stream.draining && stream.phase == Phase::Open)
     }
 
+    /// Whether no client has one.
     pub(super) fn is_empty(&self) -> bool {
-        self.gone.is_empty() && self.places.iter().all(|place| place.stream.is_none())
+        let mut streams = self.places.iter().filter_map(|place| place.stream.as_ref());
+        self.gone.is_empty() && streams.all(|stream| stream.id.is_ours())
     }
 
     /// Connects to another server; a failure is reported as a stream that closed.
     pub(super) fn open(&mut self, readiness: &Readiness, id: StreamId, to: SocketAddr, from: Option<IpAddr>) {
-        debug_assert!(id.0 & OURS != 0, "an id of the engine's own has the top bit");
+        debug_assert!(id.is_ours(), "an id of the engine's own has the top bit");
         let opened = connect(to, from)
             .map_err(|error| SocketError::from(&error))
             .and_then(|socket| {

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nodens_engine::io::{Port, now};
+use nodens_engine::io::{Effect, Port, SocketError, StreamId, UpstreamId, now};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Open;
@@ -42,6 +42,23 @@ pub fn accepting_survives_a_want_of_descriptors<P: Port>(open: Open<P>) {
     assert_eq!(rig.handler.opened(), []);
     let errors = rig.counters.read().accepts_starved;
     assert!((1..=6).contains(&errors), "tried about each 100 ms: {errors}");
+    // Sockets of our own are refused with the reason.
+    let (upstream, stream, to) = (UpstreamId(1), StreamId::ours(1), rig.udp);
+    rig.apply(
+        Effect::OpenUpstream {
+            upstream,
+            to,
+            from: None,
+        },
+        &[],
+    );
+    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    rig.apply(Effect::OpenStream { stream, to, from: None }, &[]);
+    rig.until(|handler| handler.errors == [(stream, SocketError::Exhausted)]);
+    assert_eq!(
+        rig.handler.upstreams,
+        [(upstream, Vec::new(), Some(SocketError::Exhausted))]
+    );
 
     setrlimit(Resource::Nofile, limit).unwrap();
     rig.until(|handler| handler.opened().len() == clients.len());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodens_engine::forward::{Failed, Forwarder, Outgoing, Reply, Settings, Stanza, Transport, Upstream};
-use nodens_engine::io::{ListenerId, StreamEvent, UpstreamDatagram};
+use nodens_engine::io::{Datagram, Handler, StreamEvent, UpstreamDatagram};
 use nodens_engine::stats::WorkerStats;
 use nodens_engine::time::Instant;
 use nodens_wire::{Flags, NameBuf, Rclass, Rtype};
@@ -173,12 +173,8 @@ impl Asking {
     /// A datagram by one of the sockets, whoever sent it.
     pub fn hand(&mut self, told: &Told) {
         let now = self.clock.now();
-        let datagram = |upstream, bytes, error| UpstreamDatagram { upstream, bytes, error };
-        match told {
-            Told::Datagram(upstream, bytes) => self.forwarder.datagram(now, &datagram(*upstream, bytes, None)),
-            Told::Failed(upstream, error) => self.forwarder.datagram(now, &datagram(*upstream, &[], Some(*error))),
-            told => with_event(told, |event| self.forwarder.stream(now, event)),
-        }
+        let forwarder = &mut self.forwarder;
+        told.hand(&mut Alone { forwarder, now });
         self.settle();
     }
 
@@ -194,30 +190,20 @@ impl Asking {
     }
 }
 
-/// What was told of a stream, as an event.
-pub fn with_event(told: &Told, hand: impl FnOnce(StreamEvent<'_>)) {
-    let mut reply = Vec::new();
-    hand(match told {
-        Told::Datagram(..) | Told::Failed(..) => return,
-        Told::Opened(stream, peer) => StreamEvent::Opened {
-            stream: *stream,
-            listener: ListenerId::NONE,
-            peer: *peer,
-            local: SocketAddr::from(([127, 0, 0, 1], 40_000)),
-        },
-        Told::Bytes(stream, bytes) => StreamEvent::Readable {
-            stream: *stream,
-            bytes,
-            reply: &mut reply,
-        },
-        Told::Ended(stream) => StreamEvent::HalfClosed { stream: *stream },
-        Told::Closed(stream, error) => StreamEvent::Closed {
-            stream: *stream,
-            error: *error,
-        },
-    });
-    assert!(
-        reply.is_empty(),
-        "a forwarder writes by effects alone, which keep their order"
-    );
+/// The forwarder alone, with the moment at which it is told.
+struct Alone<'a> {
+    forwarder: &'a mut Forwarder,
+    now: Instant,
+}
+
+impl Handler for Alone<'_> {
+    fn datagrams(&mut self, _: &mut [Datagram<'_>]) {}
+
+    fn stream(&mut self, event: StreamEvent<'_>) {
+        self.forwarder.stream(self.now, event);
+    }
+
+    fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
+        self.forwarder.datagram(self.now, &reply);
+    }
 }

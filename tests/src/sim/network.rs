@@ -22,6 +22,7 @@ use nodens_engine::io::{
 use nodens_engine::time::Instant;
 
 use super::VirtualClock;
+use super::servers::Servers;
 use crate::seed::Seeded;
 
 /// Bytes on their way to a stream's client that it has not read.
@@ -85,6 +86,8 @@ struct Inner {
     sent: Vec<(SocketAddr, Vec<u8>)>,
     written: Vec<(StreamId, Vec<u8>)>,
     closed: Vec<(StreamId, Instant)>,
+    /// Those that the server asks itself.
+    servers: Servers,
 }
 
 /// The clients' end.
@@ -104,6 +107,7 @@ impl Network {
     /// An empty network.
     pub fn new(seed: u64, clock: VirtualClock) -> Self {
         Self(Rc::new(RefCell::new(Inner {
+            servers: Servers::new(seed, clock.clone()),
             clock,
             seeded: Seeded::new(seed),
             numbers: 0,
@@ -122,6 +126,11 @@ impl Network {
     /// The port at its other end.
     pub fn port(&self) -> SimPort {
         SimPort(self.clone())
+    }
+
+    /// The servers that this one can ask.
+    pub fn servers(&self) -> RefMut<'_, Servers> {
+        RefMut::map(self.inner(), |inner| &mut inner.servers)
     }
 
     fn inner(&self) -> RefMut<'_, Inner> {
@@ -197,7 +206,8 @@ impl Network {
         if inner.is_busy() {
             return Some(inner.clock.now());
         }
-        inner.due.keys().next().map(|(at, _)| *at)
+        let due = inner.due.keys().next().map(|(at, _)| *at);
+        due.into_iter().chain(inner.servers.next_at()).min()
     }
 
     /// The datagrams that the server sent since the last call.
@@ -389,6 +399,17 @@ impl SimPort {
         }
     }
 
+    /// What other servers say.
+    fn others(&mut self, handler: &mut impl Handler) -> usize {
+        let mut events = 0;
+        loop {
+            let told = self.0.servers().take();
+            let Some(told) = told else { return events };
+            told.hand(handler);
+            events += 1;
+        }
+    }
+
     fn one(&mut self, stream: StreamId, handler: &mut impl Handler) {
         let mut inner = self.0.inner();
         let Some(state) = inner.streams.get_mut(&stream) else {
@@ -433,11 +454,14 @@ impl Port for SimPort {
 
     fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize> {
         self.0.inner().settle();
-        Ok(self.datagrams(handler) + self.streams(handler))
+        Ok(self.datagrams(handler) + self.streams(handler) + self.others(handler))
     }
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
         let mut inner = self.0.inner();
+        if inner.servers.apply(effect, bytes) {
+            return Ok(());
+        }
         match effect {
             Effect::Send { peer, .. } => inner.sent.push((peer.to_socket_addr(), bytes.to_vec())),
             Effect::WriteStream { stream } => inner.write(stream, bytes),
@@ -459,7 +483,7 @@ impl Port for SimPort {
             Effect::OpenStream { .. }
             | Effect::OpenUpstream { .. }
             | Effect::SendUpstream { .. }
-            | Effect::RetireUpstream { .. } => return Err(io::Error::other("no step asks another server")),
+            | Effect::RetireUpstream { .. } => {}
         }
         Ok(())
     }

@@ -9,7 +9,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nodens_engine::io::{Effect, SocketError, StreamId, UpstreamId};
+use nodens_engine::io::{
+    Effect, Handler, ListenerId, SocketError, StreamEvent, StreamId, UpstreamDatagram, UpstreamId,
+};
 use nodens_engine::time::Instant;
 use nodens_wire::{Header, Query, Rcode, Rtype};
 use rustls::{ServerConfig, ServerConnection};
@@ -40,6 +42,11 @@ pub enum Manner {
     Says(Rcode),
     /// Answers without a record.
     Empty,
+    /// Knows nothing of EDNS, and says so with or without the question.
+    Old {
+        /// With.
+        repeats: bool,
+    },
     /// Over TCP it closes after so many replies.
     Closing(usize),
     /// Over TCP it resets when it is asked.
@@ -64,6 +71,36 @@ pub enum Told {
 }
 
 impl Told {
+    /// Tells it to whom a port serves.
+    ///
+    /// # Panics
+    /// The handler writes where it is read, and not by effects, which keep their order.
+    pub fn hand(&self, handler: &mut impl Handler) {
+        let datagram = |upstream, bytes, error| UpstreamDatagram { upstream, bytes, error };
+        let mut reply = Vec::new();
+        match self {
+            Self::Datagram(upstream, bytes) => handler.upstream(datagram(*upstream, bytes, None)),
+            Self::Failed(upstream, error) => handler.upstream(datagram(*upstream, &[], Some(*error))),
+            Self::Opened(stream, peer) => handler.stream(StreamEvent::Opened {
+                stream: *stream,
+                listener: ListenerId::NONE,
+                peer: *peer,
+                local: SocketAddr::from(([127, 0, 0, 1], 40_000)),
+            }),
+            Self::Bytes(stream, bytes) => handler.stream(StreamEvent::Readable {
+                stream: *stream,
+                bytes,
+                reply: &mut reply,
+            }),
+            Self::Ended(stream) => handler.stream(StreamEvent::HalfClosed { stream: *stream }),
+            Self::Closed(stream, error) => handler.stream(StreamEvent::Closed {
+                stream: *stream,
+                error: *error,
+            }),
+        }
+        assert!(reply.is_empty(), "a forwarder writes by effects alone");
+    }
+
     fn socket(&self) -> Result<UpstreamId, StreamId> {
         match self {
             Self::Datagram(upstream, _) | Self::Failed(upstream, _) => Ok(*upstream),
@@ -284,6 +321,13 @@ impl Servers {
                 cut.truncate(cut.len() - 3);
                 say(Duration::ZERO, cut);
             }
+            Manner::Old { repeats } if !is_plain(bytes) => {
+                let mut refusal = reply(bytes, Manner::Says(Rcode::FORMERR));
+                refusal.truncate(refusal.len() - if repeats { OPT.len() } else { refusal.len() - 12 });
+                refusal[5] = u8::from(repeats);
+                refusal[11] = 0;
+                say(Duration::ZERO, refusal);
+            }
             Manner::Lying => {
                 let right = reply(bytes, manner);
                 let mut wrong_id = right.clone();
@@ -415,6 +459,13 @@ fn take_frame(inbox: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(message)
 }
 
+/// Of a server that takes 1,232 bytes.
+const OPT: &[u8] = b"\0\0\x29\x04\xd0\0\0\0\0\0\0";
+
+fn is_plain(message: &[u8]) -> bool {
+    Query::parse(message).is_ok_and(|query| query.opt.is_none())
+}
+
 fn is_probe(message: &[u8]) -> bool {
     Query::parse(message).is_ok_and(|query| query.rtype == Rtype::NS && query.opt.is_none())
 }
@@ -436,7 +487,7 @@ fn reply(message: &[u8], manner: Manner) -> Vec<u8> {
     }
     if query.opt.is_some() {
         reply[11] = 1;
-        reply.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\0");
+        reply.extend_from_slice(OPT);
     }
     assert!(Header::of(&reply).is_some());
     reply
