@@ -8,11 +8,14 @@ use super::diagnostic::{Diagnostic, Findings, masked, nearest};
 use super::environment::fill_in;
 use super::glob::{self, Pattern};
 use super::lexer::{self, Word};
-use super::parser::CLOSE_IT;
+use super::parser::{CLOSE_IT, NESTING_MAX};
 use super::source::{self, Source, Sources, Span, World};
 
 /// Snippets put in for an `import`, at most; a snippet that imports itself ends here.
 pub(super) const SNIPPET_IMPORTS_MAX: usize = 10_000;
+/// How often a text is put into itself. Nothing ends it then but the limit of imports, far later: braces end at their own
+/// limit before.
+const WITHIN_ITSELF_MAX: usize = 2 * NESTING_MAX;
 /// Files put in for an `import`, at most.
 pub(super) const FILE_IMPORTS_MAX: usize = 100_000;
 /// Words of a configuration with everything put in, at most: three hundred thousand inline hosts.
@@ -34,6 +37,7 @@ pub(super) struct Stream<'w> {
     last: Option<Word>,
     snippets: HashMap<String, Snippet>,
     files: HashMap<PathBuf, Rc<[Word]>>,
+    imports: Vec<Import>,
     snippet_imports: usize,
     file_imports: usize,
     words: usize,
@@ -45,6 +49,17 @@ pub(super) struct Stream<'w> {
 struct Frame {
     words: Rc<[Word]>,
     at: usize,
+    /// The import that put it in, by its place in `imports`.
+    import: Option<usize>,
+}
+
+/// An import that is read or was.
+struct Import {
+    words: Rc<[Word]>,
+    /// How many snippets were known then.
+    snippets: usize,
+    /// The import that it stands in.
+    inside: Option<usize>,
 }
 
 struct Snippet {
@@ -60,10 +75,15 @@ impl<'w> Stream<'w> {
         Self {
             sources,
             world,
-            frames: vec![Frame { words, at: 0 }],
+            frames: vec![Frame {
+                words,
+                at: 0,
+                import: None,
+            }],
             last: None,
             snippets: HashMap::new(),
             files: HashMap::new(),
+            imports: Vec::new(),
             snippet_imports: 0,
             file_imports: 0,
             words: 0,
@@ -147,6 +167,7 @@ impl<'w> Stream<'w> {
     /// Takes an `import` line and puts what it names in its place. A line that names nothing is reported and left out.
     pub(super) fn import(&mut self) -> Result<(), Stop> {
         let import = self.next()?.expect("the caller saw the word import");
+        let inside = self.frames.last().and_then(|frame| frame.import);
         let argument = self.peek()?.filter(|word| !word.first && !is_brace(word));
         let Some(argument) = argument else {
             let text = "Wrong argument count or unexpected line ending after 'import'";
@@ -179,20 +200,20 @@ impl<'w> Stream<'w> {
             Some(snippet) => {
                 let words = Rc::clone(&snippet.words);
                 self.snippet_imports += 1;
-                if self.snippet_imports > SNIPPET_IMPORTS_MAX {
+                if self.snippet_imports > SNIPPET_IMPORTS_MAX || self.is_endless(&words, inside) {
                     let text = format!("maximum snippet import depth ({SNIPPET_IMPORTS_MAX}) exceeded");
                     return Err(
                         self.stop(Diagnostic::error(argument.span, text).help("does the snippet import itself?"))
                     );
                 }
-                self.push(words);
+                self.push(words, inside);
                 Ok(())
             }
-            None => self.import_files(&name, argument.span),
+            None => self.import_files(&name, argument.span, inside),
         }
     }
 
-    fn import_files(&mut self, name: &str, span: Span) -> Result<(), Stop> {
+    fn import_files(&mut self, name: &str, span: Span, inside: Option<usize>) -> Result<(), Stop> {
         let folder = self.sources.source(span).folder.clone();
         let pattern = match Pattern::parse(name) {
             Ok(pattern) => pattern,
@@ -230,11 +251,13 @@ impl<'w> Stream<'w> {
         let mut words: Vec<Rc<[Word]>> = Vec::new();
         for path in paths {
             self.file_imports += 1;
-            if self.file_imports > FILE_IMPORTS_MAX {
+            let of_file = self.file(&path);
+            let is_endless = of_file.as_ref().is_ok_and(|words| self.is_endless(words, inside));
+            if self.file_imports > FILE_IMPORTS_MAX || is_endless {
                 let text = format!("maximum file import depth ({FILE_IMPORTS_MAX}) exceeded");
                 return Err(self.stop(Diagnostic::error(span, text).help("does the file import itself?")));
             }
-            match self.file(&path) {
+            match of_file {
                 Ok(of_file) => words.push(of_file),
                 Err(why) => {
                     let text = format!("Could not import {}: {why}", source::absolute(&folder, &path).display());
@@ -246,7 +269,7 @@ impl<'w> Stream<'w> {
         }
         // The first file is read first, so it is put on last.
         for words in words.into_iter().rev() {
-            self.push(words);
+            self.push(words, inside);
         }
         Ok(())
     }
@@ -273,9 +296,28 @@ impl<'w> Stream<'w> {
         Ok(words)
     }
 
-    fn push(&mut self, words: Rc<[Word]>) {
+    fn push(&mut self, words: Rc<[Word]>, inside: Option<usize>) {
         self.drop_finished();
-        self.frames.push(Frame { words, at: 0 });
+        self.imports.push(Import {
+            words: Rc::clone(&words),
+            snippets: self.snippets.len(),
+            inside,
+        });
+        self.frames.push(Frame {
+            words,
+            at: 0,
+            import: Some(self.imports.len() - 1),
+        });
+    }
+
+    /// Whether these words stand in themselves so often that they do for ever. A new snippet may make an end of it.
+    fn is_endless(&self, words: &Rc<[Word]>, inside: Option<usize>) -> bool {
+        let outer = |import: &&Import| self.imports.get(import.inside?);
+        let all = std::iter::successors(inside.and_then(|at| self.imports.get(at)), outer);
+        all.take_while(|import| import.snippets == self.snippets.len())
+            .filter(|import| Rc::ptr_eq(&import.words, words))
+            .nth(WITHIN_ITSELF_MAX - 1)
+            .is_some()
     }
 
     fn drop_finished(&mut self) {

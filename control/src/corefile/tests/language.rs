@@ -1,5 +1,9 @@
 //! The language: braces, keys, snippets, imports, variables.
 
+use std::cell::Cell;
+use std::io;
+use std::path::{Path, PathBuf};
+
 use proptest::prelude::*;
 
 use super::Memory;
@@ -347,6 +351,53 @@ fn files_that_import_themselves_end() {
         world,
         "! /etc/f:1 - Error during parsing: maximum file import depth (100000) exceeded",
     );
+}
+
+/// Counts how often it is asked whether a file is there.
+struct Counted<'m>(&'m Memory, Cell<usize>);
+
+impl World for Counted<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.0.read(path)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        self.0.list(folder)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.1.set(self.1.get() + 1);
+        self.0.exists(path)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        self.0.variable(name)
+    }
+
+    fn working_folder(&self) -> PathBuf {
+        self.0.working_folder()
+    }
+}
+
+#[test]
+fn what_imports_itself_is_not_read_a_hundred_thousand_times() {
+    for (text, refused) in [
+        ("import f\n", true),
+        ("a {\n import f\n}\n", true),
+        (". {\n errors {\n  consolidate 5m x\n }\n}\nimport g\n", true),
+        ("(s) {\n import s\n}\na {\n import s\n}\n", true),
+        // What is imported often, and not by itself, is no loop.
+        (&format!("a {{\n{}}}\n", "import h\n".repeat(400)), false),
+    ] {
+        let world = Memory::new("import f")
+            .file("f", text)
+            .file("g", "import f\n")
+            .file("h", "");
+        let world = Counted(&world, Cell::new(0));
+        let loaded = load(&Input::Default, 53, &world);
+        assert_eq!(loaded.is_err(), refused, "{text}");
+        assert!(world.1.get() < 500, "{text}: {}", world.1.get());
+    }
 }
 
 #[test]
