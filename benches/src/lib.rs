@@ -105,7 +105,7 @@ impl World {
             streams: StreamLimits::default(),
             tls: None,
         };
-        let responder = Responder::new(1, hash(), Arc::new(WorkerStats::new(2)), None);
+        let responder = Responder::new([1; 32], hash(), Arc::new(WorkerStats::new(2)), None);
         let data = Data::default().with(ZoneId(0), Zone::Services(tree(services)));
         Self {
             responder,

@@ -1,14 +1,16 @@
 //! Settings become plans, listeners and sources. Nothing is bound and nobody is contacted here.
 
+use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 use std::task::Waker;
 
+use nodens_engine::forward::Stanza;
 use nodens_engine::io::{ListenerId, Transport};
 use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
-    Auto, Clients, Copied, Hosts, LoadBalance, Local, Plan, Secondary, Source, Step, Transfer, ZoneMap,
+    Auto, Clients, Copied, Forward, Hosts, LoadBalance, Local, Plan, Secondary, Source, Step, Transfer, ZoneMap,
 };
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::stream::StreamLimits;
@@ -24,6 +26,7 @@ use crate::auto::AutoSource;
 use crate::certificates::{self, Certificates};
 use crate::corefile::settings::{self, Key, PathSetting, QueriesMax, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
+use crate::forward::StanzaKey;
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
 use crate::plugins;
@@ -211,7 +214,7 @@ impl Compiler<'_> {
                 acl_counters.push((route.series, of_acl));
                 self.route(usize::from(listener.0), key, route, block.view.is_some());
                 let listener = &mut self.out.config.listeners[usize::from(listener.0)];
-                listener.any_class |= block.chaos.is_some();
+                listener.any_class |= block.chaos.is_some() || !block.forward.is_empty() || !block.proxy.is_empty();
                 listener.debug |= block.debug;
                 grant(&mut listener.streams, &block.timeouts);
                 if key.scheme == Scheme::Tls
@@ -460,6 +463,22 @@ impl Compiler<'_> {
             let step = self.etcd(etcd);
             steps.push(Step::Etcd(step));
         }
+        if !block.forward.is_empty() {
+            let stanzas = block.forward.iter().filter_map(|stanza| self.forward(stanza)).collect();
+            steps.push(Step::Forward(Forward {
+                stanzas,
+                is_proxy: false,
+            }));
+        }
+        if !block.proxy.is_empty() {
+            let mut proxies: Vec<_> = block.proxy.iter().collect();
+            proxies.sort_by_key(|proxy| Reverse(proxy.forward.from.as_name().len()));
+            let stanza = |proxy| self.numbers.stanzas.stanza(StanzaKey::of_proxy(proxy));
+            steps.push(Step::Forward(Forward {
+                stanzas: proxies.into_iter().map(stanza).collect(),
+                is_proxy: true,
+            }));
+        }
         if block.whoami {
             steps.push(Step::Whoami);
         }
@@ -569,7 +588,7 @@ impl Compiler<'_> {
                 .credentials
                 .as_ref()
                 .map(|own| (own.user.clone(), own.password.clone())),
-            tls: self.etcd_tls(stanza),
+            tls: stanza.tls.as_ref().and_then(|tls| self.client_tls("etcd", tls)),
             path: stanza.path.clone(),
             zones: stanza.zones.clone(),
             min_lease_ttl: stanza.min_lease_ttl_secs,
@@ -590,8 +609,16 @@ impl Compiler<'_> {
         }
     }
 
-    fn etcd_tls(&mut self, stanza: &settings::Etcd) -> Option<Tls> {
-        let tls = stanza.tls.as_ref()?;
+    fn forward(&mut self, stanza: &settings::Forward) -> Option<Arc<Stanza>> {
+        let tls = match &stanza.tls {
+            Some(files) => Some(self.client_tls("forward", files)?),
+            None => None,
+        };
+        Some(self.numbers.stanzas.stanza(StanzaKey::of_forward(stanza, tls)))
+    }
+
+    /// What the files of a `tls` option hold.
+    fn client_tls(&mut self, directive: &str, tls: &settings::ClientTls) -> Option<Tls> {
         let identity = tls.identity.iter().flat_map(|(cert, key)| [cert, key]);
         let words: Vec<&PathSetting> = identity.chain(&tls.authority).collect();
         let errors = match certificates::read(&words) {
@@ -600,7 +627,7 @@ impl Compiler<'_> {
         };
         self.errors.extend(errors.into_iter().map(|(span, error)| {
             let help = "the files are, in this order: certificate, key, authority; or one authority alone";
-            Diagnostic::error(span.unwrap_or(tls.span), format!("plugin/etcd: {error}")).help(help)
+            Diagnostic::error(span.unwrap_or(tls.span), format!("plugin/{directive}: {error}")).help(help)
         }));
         None
     }

@@ -15,7 +15,7 @@ use nodens_engine::worker::{self, Boss, Command};
 use nodens_engine::zone::trie::NameHash;
 
 use crate::output;
-use crate::random::random;
+use crate::random;
 use crate::workers::{own_cores, stay_on};
 
 /// How long all workers together may take to carry out a command.
@@ -61,7 +61,7 @@ impl Crew {
         };
         let cores = own_cores(len);
         for at in 0..len {
-            let responder = Responder::new(random(), hash.clone(), Arc::clone(&crew.stats[at]), None);
+            let responder = Responder::new(random::seed()?, hash.clone(), Arc::clone(&crew.stats[at]), None);
             let core = cores.as_ref().and_then(|cores| cores.get(at).copied());
             let worker = Worker::start(kind, responder, published, &crew.ports[at], core)?;
             crew.workers.push(worker);

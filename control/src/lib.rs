@@ -26,6 +26,7 @@ pub mod facts;
 pub mod faults;
 pub mod files;
 mod follow;
+pub mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hooks;

@@ -22,6 +22,7 @@ use crate::admin::SeriesLabels;
 use crate::auto::AutoNames;
 use crate::corefile::log_format::LogFormat;
 use crate::corefile::settings::{Consolidate, Scheme, Transfer};
+use crate::forward::Stanzas;
 use crate::notify::Notify;
 use crate::secondary::Notified;
 
@@ -107,6 +108,8 @@ pub struct Numbers {
     notified: HashMap<ZoneId, Arc<Notified>>,
     /// How many sources of this generation have these settings.
     claimed: HashMap<Arc<SourceKey>, u32>,
+    /// Stanzas of `forward` and `proxy`.
+    pub stanzas: Stanzas,
 }
 
 /// What is gone, and whose numbers are free again.
@@ -124,6 +127,7 @@ impl Numbers {
         let mut next = self.clone();
         next.generation += 1;
         next.claimed.clear();
+        next.stanzas = self.stanzas.next();
         let kept = next.series.unused_since(self.generation, SERIES_KEPT);
         next.series.forget_before(kept);
         next

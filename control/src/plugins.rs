@@ -26,6 +26,8 @@ pub fn of(block: &ServerBlock) -> Vec<&'static str> {
         (block.auto.is_some(), "auto"),
         (!block.secondary.is_empty(), "secondary"),
         (!block.etcd.is_empty(), "etcd"),
+        (!block.forward.is_empty(), "forward"),
+        (!block.proxy.is_empty(), "proxy"),
         (block.whoami, "whoami"),
         (block.view.is_some(), "view"),
     ];

@@ -192,7 +192,7 @@ impl Lines {
 /// What a plugin answered itself is no error of the server: CoreDNS shows 0.
 fn code(reason: &Reason, rcode: Option<Rcode>) -> u16 {
     let own = match reason {
-        Reason::NoNext(_) | Reason::Panic | Reason::Dname => rcode,
+        Reason::NoNext(_) | Reason::Upstream(_) | Reason::Panic | Reason::Dname => rcode,
         Reason::Unsynced(StepName::File | StepName::Auto | StepName::Secondary) => rcode,
         Reason::Unsynced(_) | Reason::BadValues { .. } | Reason::NsHost(_) => None,
     };
@@ -214,6 +214,7 @@ fn write_reason(reason: &Reason, out: &mut String) -> std::fmt::Result {
             write!(out, "NS record must be an IP address: {host}")
         }
         Reason::Dname => write!(out, "the DNAME makes a name that is too long, or the same again"),
+        Reason::Upstream(failed) => write!(out, "{failed}"),
         Reason::Panic => write!(out, "panic"),
     }
 }

@@ -380,6 +380,7 @@ impl Server {
             series: self.numbers.series_labels(),
             plugins,
             etcd: self.sources.iter().filter_map(|source| source.etcd.clone()).collect(),
+            stanzas: self.numbers.stanzas.all().cloned().collect(),
         }));
         let mut monitors = corefile
             .blocks

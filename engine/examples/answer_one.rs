@@ -88,7 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         local: None,
     }];
 
-    let mut responder = Responder::new(1, hash, Arc::new(WorkerStats::new(1)), None);
+    let mut responder = Responder::new([1; 32], hash, Arc::new(WorkerStats::new(1)), None);
     let clock = Clock {
         now: Instant(0),
         unix_secs: 0,

@@ -3,9 +3,12 @@
 //! Steps add picks and never bytes; [`encode`](crate::encode) alone turns them into a message. Memory is kept from
 //! query to query, so that answering allocates nothing once warm.
 
+use std::sync::Arc;
+
 use nodens_wire::{NameBuf, Rclass, Rcode, Rtype, Section};
 
 use crate::encode::{Prepared, Template};
+use crate::forward::Failed;
 use crate::plan::StepName;
 use crate::services::Service;
 use crate::snapshot::ZoneId;
@@ -97,6 +100,8 @@ pub enum Reason {
     NsHost(Box<[u8]>),
     /// A DNAME makes a name that is too long, or the same again.
     Dname,
+    /// No other server answered.
+    Upstream(Arc<Failed>),
     /// A panic while answering.
     Panic,
 }
@@ -115,6 +120,10 @@ pub(crate) struct Tail<'z> {
 pub(crate) struct Extras {
     /// RA.
     pub(crate) ra: bool,
+    /// AD.
+    pub(crate) ad: bool,
+    /// TC: the server that was asked had more to say.
+    pub(crate) tc: bool,
     /// RD, where it is not to be the query's.
     pub(crate) rd: Option<bool>,
     /// An extended error (RFC 8914).
@@ -150,6 +159,8 @@ pub(crate) struct Answer<'z> {
     pub(crate) limited: bool,
     /// In place of all that: the whole zone, whose apex the question names.
     pub(crate) transfer: Option<ZoneId>,
+    /// The extended error of the server that was asked: its code and text.
+    pub(crate) told_error: Option<Bytes<'z>>,
     /// What steps say about the reply. It survives a step that passes the question on after all.
     pub(crate) extras: Extras,
     /// The class of the records.
@@ -217,6 +228,7 @@ impl<'z> Answer<'z> {
             reason: None,
             limited: false,
             transfer: None,
+            told_error: None,
             extras: Extras::default(),
             rclass: Rclass::IN,
             base: Base::default(),
@@ -335,6 +347,7 @@ impl<'z> Answer<'z> {
         self.clear_records();
         self.rcode = Rcode::NOERROR;
         self.aa = false;
+        self.told_error = None;
         self.by = None;
         if self.reason.is_some() {
             self.reason = None;

@@ -4,9 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::answer::Answer;
 use crate::io::{Effect, Peer, StreamEvent, StreamId};
-use crate::responder::{Now, Origin, Responder};
+use crate::responder::{Now, Origin, Responder, append};
 use crate::stream::{REPLIES_LEN_MAX, Stream, StreamLimits, split_frame};
-use crate::time::Instant;
 use crate::tls::{Talk, Tls, TlsBroken};
 use crate::transfer::Progress;
 
@@ -21,8 +20,17 @@ enum Then {
 }
 
 impl Responder {
-    /// Something happened on a client's connection.
+    /// Something happened on a connection: a client's, or one of our own to another server.
     pub fn stream(&mut self, now: &Now<'_>, event: StreamEvent<'_>) {
+        if event.stream().is_ours() {
+            self.forwarder.stream(now.clock.now, event);
+        } else {
+            self.client_stream(now, event);
+        }
+        self.go_on(now);
+    }
+
+    fn client_stream(&mut self, now: &Now<'_>, event: StreamEvent<'_>) {
         match event {
             StreamEvent::Opened {
                 stream,
@@ -80,9 +88,38 @@ impl Responder {
         }
     }
 
+    /// Writes the answer to a query that has waited; none at all for one that was dropped.
+    pub(crate) fn write_late(&mut self, now: &Now<'_>, stream: StreamId, message: &[u8]) {
+        let Some(state) = self.streams.get_mut(stream) else {
+            return;
+        };
+        state.asking -= 1;
+        let idle = now.clock.now.after(state.patience());
+        let mut tls = state.tls.take();
+        let mut then = Then::GoOn;
+        if !message.is_empty() {
+            let mut reply = Vec::with_capacity(2 + message.len());
+            append(&mut reply, message);
+            if let Some(tls) = &mut tls {
+                let mut sealed = Vec::new();
+                let is_sealed = self.guarded(|| tls.seal(&reply, &mut sealed));
+                if is_sealed.is_err() {
+                    then = Then::Close;
+                }
+                reply = sealed;
+            }
+            self.effect(Effect::WriteStream { stream }, &reply);
+        }
+        if let Some(state) = self.streams.get_mut(stream) {
+            state.tls = tls;
+        }
+        self.streams.extend(stream, idle);
+        self.close_if_done(stream, then);
+    }
+
     /// Closes a connection that has had its queries, or whose client sends no more and has been answered.
     fn close_if_done(&mut self, stream: StreamId, then: Then) {
-        let is_done = |state: &mut Stream| state.is_half_closed && !state.is_paused;
+        let is_done = |state: &mut Stream| state.is_half_closed && !state.is_paused && state.asking == 0;
         if then == Then::Close || self.streams.get_mut(stream).is_some_and(is_done) {
             let state = self.streams.remove(stream);
             self.close(stream, state);
@@ -158,7 +195,7 @@ impl Responder {
             listener: state.listener,
             peer: &peer,
             local: Some(state.local),
-            is_stream: true,
+            stream: Some(stream),
             is_encrypted: state.is_encrypted,
             keepalive: u16::try_from(limits.idle.as_millis() / 100).unwrap_or(u16::MAX),
         };
@@ -207,7 +244,13 @@ impl Responder {
         };
         state.queries = queries;
         if stuck || (queries >= limits.queries_max && transfer.is_none()) {
-            return Then::Close;
+            // It takes no more, but what waits for other servers is still answered.
+            state.is_half_closed = true;
+            return if state.asking > 0 && !stuck {
+                Then::GoOn
+            } else {
+                Then::Close
+            };
         }
         state.push(source);
         state.transfer = transfer;
@@ -216,16 +259,19 @@ impl Responder {
             self.effect(Effect::PauseStream { stream, paused: true }, &[]);
             self.streams.extend(stream, now.clock.now.after(limits.write));
         } else if came {
-            self.streams.extend(stream, now.clock.now.after(limits.idle));
+            let idle = now.clock.now.after(state.patience());
+            self.streams.extend(stream, idle);
         }
         Then::GoOn
     }
 
-    /// Time has passed: closes connections that have been silent too long.
-    pub fn timeout(&mut self, now: Instant) {
-        while let Some((stream, state)) = self.streams.expire(now) {
+    /// Time has passed: closes connections that have been silent too long, and asks other servers again.
+    pub fn timeout(&mut self, now: &Now<'_>) {
+        while let Some((stream, state)) = self.streams.expire(now.clock.now) {
             self.close(stream, Some(state));
         }
+        self.forwarder.timeout(now.clock.now);
+        self.go_on(now);
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct ReplyOpt {
     pub(crate) nsid: Option<Arc<[u8]>>,
     /// Code and value of each other option.
     pub(crate) options: ArrayVec<(u16, ArrayVec<u8, 8>), OPTIONS_MAX>,
+    /// The extended error of a server that was asked.
+    pub(crate) told_error: Option<Box<[u8]>>,
     /// The message is filled up to a whole number of blocks.
     pub(crate) is_padded: bool,
 }
@@ -36,7 +38,9 @@ const PADDING_BLOCK: usize = 468;
 impl ReplyOpt {
     pub(crate) fn all_options(&self) -> impl Iterator<Item = (u16, &[u8])> {
         let nsid = self.nsid.as_deref().map(|data| (edns::NSID, data));
+        let told = self.told_error.as_deref().map(|error| (edns::EDE, error));
         nsid.into_iter()
+            .chain(told)
             .chain(self.options.iter().map(|(code, value)| (*code, &value[..])))
     }
 
@@ -54,7 +58,7 @@ impl ReplyOpt {
 
     /// There is nothing in it but its size and DO.
     pub(crate) fn is_plain(&self) -> bool {
-        self.nsid.is_none() && self.options.is_empty() && !self.is_padded
+        self.nsid.is_none() && self.told_error.is_none() && self.options.is_empty() && !self.is_padded
     }
 }
 
@@ -78,9 +82,10 @@ pub(crate) fn reply_opt(theirs: &Opt<'_>, plan: Option<&Plan>, origin: &Origin<'
         dnssec_ok: theirs.dnssec_ok,
         nsid: nsid.filter(|_| theirs.option(edns::NSID).is_some()).cloned(),
         options: ArrayVec::new(),
+        told_error: answer.told_error.map(|error| answer.bytes(error).into()),
         is_padded: origin.is_encrypted && theirs.option(edns::PADDING).is_some(),
     };
-    if origin.is_stream && theirs.option(edns::KEEPALIVE).is_some() {
+    if origin.is_stream() && theirs.option(edns::KEEPALIVE).is_some() {
         opt.options
             .push((edns::KEEPALIVE, origin.keepalive.to_be_bytes().into_iter().collect()));
     }

@@ -43,6 +43,7 @@ pub(crate) fn write(
     let flags = flags
         .with_aa(answer.aa)
         .with_ra(answer.extras.ra)
+        .with_ad(answer.extras.ad)
         .with_rcode(answer.rcode)
         .with_tc(cut);
     copy(query, answer, flags, opt, limit, room)

@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod answer;
+mod asking;
 pub mod cache;
 pub mod captures;
 mod connections;
@@ -31,6 +32,7 @@ pub mod io;
 pub mod log;
 pub mod pattern;
 pub mod plan;
+pub mod reply;
 mod respond;
 pub mod responder;
 pub mod services;
@@ -40,6 +42,7 @@ pub mod stream;
 pub mod time;
 pub mod tls;
 pub mod transfer;
+pub mod waiting;
 pub mod worker;
 pub mod zone;
 

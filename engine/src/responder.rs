@@ -12,19 +12,19 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nodens_wire::{
     Compressor, Flags, Name, NameBuf, Opcode, Query, Rclass, Rcode, Refusal, Rtype, carries_opt, edns, label,
 };
-use rand::SeedableRng as _;
 use rand::rngs::ChaCha8Rng;
+use rand::{Rng as _, SeedableRng as _};
 
 use crate::answer::{Answer, Memory, Reason};
 use crate::edns::{ReplyOpt, UDP_SIZE, reply_opt, udp_limit};
 use crate::encode::{self, Written};
-use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, UpstreamDatagram};
+use crate::forward::Forwarder;
+use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, StreamId};
 use crate::log::{LogEntry, LogLine, LogQueue, ReplyKind};
 use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
 use crate::services::answer::Scratch;
@@ -33,11 +33,12 @@ use crate::stats::{Observed, Series, WorkerStats};
 use crate::stream::Streams;
 use crate::time::{Clock, Instant};
 use crate::transfer::{Progress, TRANSFERS_MAX, Transfer};
+use crate::waiting::{Ask, NOTHING, Told, WaitingRoom};
 use crate::zone::Zone;
 use crate::zone::trie::NameHash;
 
 /// Effects that wait to be carried out; one more is dropped and counted.
-pub const EFFECTS_MAX: usize = 1024;
+pub const EFFECTS_MAX: usize = 16_384;
 const MESSAGE_LEN_MAX: usize = 65_535;
 
 /// What one batch is answered with.
@@ -55,11 +56,15 @@ pub struct Now<'z> {
 #[derive(Debug)]
 pub struct Responder {
     hash: NameHash,
-    random: ChaCha8Rng,
+    pub(crate) random: ChaCha8Rng,
     pub(crate) stats: Arc<WorkerStats>,
     log: Option<LogQueue>,
     pub(crate) streams: Streams,
+    pub(crate) waiting: WaitingRoom,
+    pub(crate) forwarder: Forwarder,
     effects: VecDeque<(Effect, Vec<u8>)>,
+    /// The bytes of the effect that was given out last.
+    leaving: Vec<u8>,
     pub(crate) memory: Memory,
     pub(crate) work: Work,
     /// The names of a batch in lower case.
@@ -72,7 +77,9 @@ pub(crate) struct Work {
     names: Compressor,
     services: Scratch,
     /// Room for a message of any size.
-    message: Vec<u8>,
+    pub(crate) message: Vec<u8>,
+    /// Room for rdata that are unpacked.
+    pub(crate) rdata: Vec<u8>,
     /// What came under TLS, and the answers before they are sealed.
     pub(crate) opened: Vec<u8>,
     pub(crate) answers: Vec<u8>,
@@ -114,7 +121,8 @@ pub(crate) struct Origin<'a> {
     pub(crate) listener: ListenerId,
     pub(crate) peer: &'a Peer,
     pub(crate) local: Option<IpAddr>,
-    pub(crate) is_stream: bool,
+    /// The connection, unless it came over UDP.
+    pub(crate) stream: Option<StreamId>,
     pub(crate) is_encrypted: bool,
     /// How long the connection may stay without a query, in tenths of a second.
     pub(crate) keepalive: u16,
@@ -127,10 +135,15 @@ impl<'a> Origin<'a> {
             listener: datagram.listener,
             peer: datagram.peer,
             local: datagram.local,
-            is_stream: false,
+            stream: None,
             is_encrypted: false,
             keepalive: 0,
         }
+    }
+
+    #[inline]
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     #[inline]
@@ -142,19 +155,27 @@ impl<'a> Origin<'a> {
 impl Responder {
     /// A responder with its own counters. `seed` feeds all that is random in it; `hash` is the one of the zones.
     #[must_use]
-    pub fn new(seed: u64, hash: NameHash, stats: Arc<WorkerStats>, log: Option<LogQueue>) -> Self {
+    pub fn new(seed: [u8; 32], hash: NameHash, stats: Arc<WorkerStats>, log: Option<LogQueue>) -> Self {
+        let mut random = ChaCha8Rng::from_seed(seed);
+        let mut forward_seed = [0; 32];
+        random.fill_bytes(&mut forward_seed);
+        let forwarder = Forwarder::new(forward_seed, Arc::clone(&stats));
         Self {
             hash,
-            random: ChaCha8Rng::seed_from_u64(seed),
+            random,
             stats,
             log,
             streams: Streams::new(),
+            waiting: WaitingRoom::default(),
+            forwarder,
             effects: VecDeque::new(),
+            leaving: Vec::new(),
             memory: Memory::default(),
             work: Work {
                 names: Compressor::new(),
                 services: Scratch::default(),
                 message: Vec::new(),
+                rdata: Vec::new(),
                 opened: Vec::new(),
                 answers: Vec::new(),
             },
@@ -174,7 +195,7 @@ impl Responder {
         for (datagram, row) in batch.iter_mut().zip(&mut folded) {
             match Query::parse(datagram.query) {
                 Err(refusal) => datagram.reply_len = refuse(datagram.query, refusal, datagram.reply, &self.stats),
-                Ok(query) => seen.push((Asking::new(query, Origin::of(datagram), row), datagram)),
+                Ok(query) => seen.push((Asking::new(query, Origin::of(datagram), row, now), datagram)),
             }
         }
         for (asking, _) in &mut seen {
@@ -183,16 +204,17 @@ impl Responder {
         bring(now.data, &mut seen);
         let mut answer = Answer::new(std::mem::take(&mut self.memory));
         for (asking, datagram) in &mut seen {
-            datagram.reply_len = self.respond(now, asking, datagram.reply, &mut answer);
+            datagram.reply_len = self.answer_or_wait(now, asking, datagram.reply, &mut answer);
         }
         drop(seen);
         self.memory = answer.into_memory();
         self.folded = folded;
+        self.go_on(now);
     }
 
     /// The first pass over a query: whose it is, and where its name would stand.
     #[inline]
-    fn place<'z>(&self, now: &Now<'z>, asking: &mut Asking<'_, 'z>) {
+    pub(crate) fn place<'z>(&self, now: &Now<'z>, asking: &mut Asking<'_, 'z>) {
         let Asking {
             query, folded, origin, ..
         } = asking;
@@ -209,14 +231,34 @@ impl Responder {
         }
     }
 
-    /// Answers one query into `room`; returns the bytes of the reply, 0 where it left by an effect.
-    fn respond<'z>(
+    /// Answers one query that has just come into `room`; returns the bytes of the reply, 0 where it left by an effect or
+    /// will come later.
+    #[inline]
+    fn answer_or_wait<'z>(
         &mut self,
         now: &Now<'z>,
         asking: &Asking<'_, 'z>,
         room: &mut [u8],
         answer: &mut Answer<'z>,
     ) -> usize {
+        match self.respond(now, asking, room, answer) {
+            Ok(len) => len,
+            Err(ask) => {
+                self.wait(now, asking, ask);
+                0
+            }
+        }
+    }
+
+    /// Answers one query into `room`; returns the bytes of the reply, 0 where it left by an effect, or what has to be asked
+    /// of another server first.
+    pub(crate) fn respond<'z>(
+        &mut self,
+        now: &Now<'z>,
+        asking: &Asking<'_, 'z>,
+        room: &mut [u8],
+        answer: &mut Answer<'z>,
+    ) -> Result<usize, Box<Ask>> {
         let written = catch_unwind(AssertUnwindSafe(|| self.answer_into(now, asking, room, answer)));
         let written = written.unwrap_or_else(|panic| {
             if asking.listener.is_some_and(|listener| listener.debug) {
@@ -231,8 +273,8 @@ impl Responder {
             answer.reset();
             answer.rcode = Rcode::SERVFAIL;
             answer.reason = Some(Reason::Panic);
-            self.write(asking, room, answer)
-        });
+            Ok(self.write(asking, room, answer))
+        })?;
         let mut len = written.len;
         if !written.whole && asking.limit() > room.len() {
             len = 0;
@@ -251,8 +293,8 @@ impl Responder {
             );
             self.work.message = message;
         }
-        self.observe(asking, answer, &written);
-        len
+        self.observe(now, asking, answer, &written);
+        Ok(len)
     }
 
     fn answer_into<'z>(
@@ -261,10 +303,10 @@ impl Responder {
         asking: &Asking<'_, 'z>,
         room: &mut [u8],
         answer: &mut Answer<'z>,
-    ) -> Written {
-        let written = self.attempt(now, asking, true, room, answer);
+    ) -> Result<Written, Box<Ask>> {
+        let written = self.attempt(now, asking, true, room, answer)?;
         if written.whole || answer.rendered.is_none() {
-            return written;
+            return Ok(written);
         }
         // Prepared bytes fit whole or not at all; single records can be cut.
         self.attempt(now, asking, false, room, answer)
@@ -277,37 +319,43 @@ impl Responder {
         may_copy: bool,
         room: &mut [u8],
         answer: &mut Answer<'z>,
-    ) -> Written {
+    ) -> Result<Written, Box<Ask>> {
         answer.reset();
-        self.decide(now, asking, may_copy, answer);
+        self.decide(now, asking, may_copy, answer)?;
         if answer.extras.is_dropped {
-            return Written {
+            return Ok(Written {
                 whole: true,
                 ..Written::default()
-            };
+            });
         }
-        self.write(asking, room, answer)
+        Ok(self.write(asking, room, answer))
     }
 
     /// Finds the answer: refusals in their order, then the plan.
     #[inline]
-    fn decide<'z>(&mut self, now: &Now<'z>, asking: &Asking<'_, 'z>, may_copy: bool, answer: &mut Answer<'z>) {
+    fn decide<'z>(
+        &mut self,
+        now: &Now<'z>,
+        asking: &Asking<'_, 'z>,
+        may_copy: bool,
+        answer: &mut Answer<'z>,
+    ) -> Result<(), Box<Ask>> {
         let query = &asking.query;
         let Some(listener) = asking.listener else {
             answer.rcode = Rcode::REFUSED;
-            return;
+            return Ok(());
         };
         if query.rclass != Rclass::IN && !listener.any_class {
             answer.rcode = Rcode::REFUSED;
-            return;
+            return Ok(());
         }
         if query.opt.as_ref().is_some_and(|opt| opt.version != edns::VERSION) {
             answer.rcode = Rcode::BADVERS;
-            return;
+            return Ok(());
         }
         let Some((plan, series)) = asking.plan.filter(|(plan, _)| !plan.is_empty()) else {
             answer.rcode = Rcode::REFUSED;
-            return;
+            return Ok(());
         };
         let mut walk = Walk::new(
             now,
@@ -316,6 +364,7 @@ impl Responder {
             &self.stats,
             &mut self.work.services,
             &mut self.random,
+            asking.told,
         );
         let asked = Asked {
             name: query.qname,
@@ -326,9 +375,13 @@ impl Responder {
             may_copy,
         };
         walk.answer(plan, &asked, asking.probe.as_ref(), 0, answer);
+        if let Some(ask) = walk.into_wants() {
+            return Err(ask);
+        }
         if answer.transfer.is_some() {
             self.limit_transfers(answer);
         }
+        Ok(())
     }
 
     /// Counts a transfer that is about to begin; one too many is SERVFAIL, so that its client comes again.
@@ -347,7 +400,7 @@ impl Responder {
     fn write(&mut self, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
         let opt = asking.opt(answer);
         // Over a stream there is room for all that was gathered; TC would only bring the client back.
-        let cut = answer.limited && !asking.origin.is_stream;
+        let cut = (answer.limited && !asking.origin.is_stream()) || answer.extras.tc;
         encode::write(
             &asking.query,
             answer,
@@ -365,7 +418,7 @@ impl Responder {
     }
 
     /// Counts and logs one query and its reply.
-    fn observe(&mut self, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
+    fn observe(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
         let Asking { query, origin, .. } = asking;
         if answer.limited {
             self.stats.gather_limited.add(1);
@@ -388,7 +441,7 @@ impl Responder {
         };
         if let Some(series) = series.and_then(|series| self.stats.series.get(series as usize)) {
             series.count(&Observed {
-                is_stream: origin.is_stream,
+                is_stream: origin.is_stream(),
                 is_v6: !origin.peer.is_ipv4(),
                 rtype: query.rtype,
                 dnssec_ok: query.opt.as_ref().is_some_and(|opt| opt.dnssec_ok),
@@ -396,18 +449,18 @@ impl Responder {
                 reply_plain_len: if answer.by.is_some() { written.plain_len } else { 0 },
                 rcode: answer.rcode,
                 by: answer.by,
-                duration: Duration::ZERO,
+                duration: now.clock.now.since(asking.since),
             });
         }
         if let Some((plan, _)) = plan
             && (!plan.log.is_empty() || (plan.errors.is_some() && answer.reason.is_some()))
         {
-            self.log(plan, asking, answer, written);
+            self.log(now, plan, asking, answer, written);
         }
     }
 
     #[cold]
-    fn log(&mut self, plan: &Plan, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
+    fn log(&mut self, now: &Now<'_>, plan: &Plan, asking: &Asking<'_, '_>, answer: &mut Answer<'_>, written: &Written) {
         let Some(log) = &self.log else { return };
         let Asking {
             query, folded, origin, ..
@@ -418,7 +471,7 @@ impl Responder {
             reason: answer.reason.take(),
             remote: origin.peer.to_socket_addr(),
             local: origin.local,
-            is_stream: origin.is_stream,
+            is_stream: origin.is_stream(),
             id: query.id,
             opcode: query.flags.opcode(),
             name: Name::from_wire(folded).map_or_else(|_| NameBuf::root(), Name::to_buf),
@@ -432,7 +485,7 @@ impl Responder {
             has_metadata: plan.metadata.as_ref().is_some_and(|zones| zones.contains(folded)),
             flags: Flags(written.flags),
             reply_size: written.plain_len,
-            duration_nanos: 0,
+            duration_nanos: now.clock.now.0.saturating_sub(asking.since.0),
         };
         // The first rule that covers the name decides, also about not logging.
         if let Some(rule) = plan.log.iter().find(|rule| rule.zones.contains(folded))
@@ -476,9 +529,9 @@ impl Responder {
         let len = match Query::parse(message) {
             Err(refusal) => refuse(message, refusal, &mut room, &self.stats),
             Ok(query) => {
-                let mut asking = Asking::new(query, origin, &mut row);
+                let mut asking = Asking::new(query, origin, &mut row, now);
                 self.place(now, &mut asking);
-                let len = self.respond(now, &asking, &mut room, answer);
+                let len = self.answer_or_wait(now, &asking, &mut room, answer);
                 if let Some(zone) = answer.transfer.and_then(|id| now.data.shared(id))
                     && let Ok(apex) = Name::from_wire(asking.folded)
                 {
@@ -495,24 +548,29 @@ impl Responder {
         transfer
     }
 
-    fn take_message(&mut self) -> Vec<u8> {
+    pub(crate) fn take_message(&mut self) -> Vec<u8> {
         let mut message = std::mem::take(&mut self.work.message);
         message.resize(MESSAGE_LEN_MAX, 0);
         message
     }
 
-    /// Another server replied. No step asks one yet.
-    pub fn upstream(&mut self, _now: &Now<'_>, _reply: UpstreamDatagram<'_>) {}
-
     /// When [`Responder::timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.streams.deadline()
+        self.streams
+            .deadline()
+            .into_iter()
+            .chain(self.forwarder.poll_timeout())
+            .min()
     }
 
     /// The next thing to be done, and the bytes it speaks of.
-    pub fn poll_effect(&mut self) -> Option<(Effect, Vec<u8>)> {
-        self.effects.pop_front()
+    pub fn poll_effect(&mut self) -> Option<(Effect, &[u8])> {
+        let Some((effect, bytes)) = self.effects.pop_front() else {
+            return self.forwarder.poll_effect();
+        };
+        self.leaving = bytes;
+        Some((effect, &self.leaving))
     }
 
     pub(crate) fn effect(&mut self, effect: Effect, bytes: &[u8]) {
@@ -527,26 +585,30 @@ impl Responder {
 }
 
 /// Puts a message behind others, with its length in front (RFC 1035 §4.2.2).
-fn append(reply: &mut Vec<u8>, message: &[u8]) {
+pub(crate) fn append(reply: &mut Vec<u8>, message: &[u8]) {
     reply.extend_from_slice(&(message.len() as u16).to_be_bytes());
     reply.extend_from_slice(message);
 }
 
 /// One query on its way to an answer.
-struct Asking<'a, 'z> {
-    query: Query<'a>,
+pub(crate) struct Asking<'a, 'z> {
+    pub(crate) query: Query<'a>,
     /// Its name in lower case.
     folded: &'a [u8],
-    origin: Origin<'a>,
+    pub(crate) origin: Origin<'a>,
     listener: Option<&'z Listener>,
     /// The plan of the block that holds the name, and the counters of the route there.
     plan: Option<(&'z Plan, u32)>,
     probe: Option<Probe<'z>>,
+    /// What other servers have said to it.
+    pub(crate) told: &'a Told,
+    /// When it came.
+    pub(crate) since: Instant,
 }
 
 impl<'a> Asking<'a, '_> {
     #[inline]
-    fn new(query: Query<'a>, origin: Origin<'a>, row: &'a mut [u8; 256]) -> Self {
+    pub(crate) fn new(query: Query<'a>, origin: Origin<'a>, row: &'a mut [u8; 256], now: &Now<'_>) -> Self {
         let folded = &mut row[..query.qname.len()];
         label::fold_into(query.qname.as_bytes(), folded);
         Self {
@@ -556,12 +618,14 @@ impl<'a> Asking<'a, '_> {
             listener: None,
             plan: None,
             probe: None,
+            told: &NOTHING,
+            since: now.clock.now,
         }
     }
 
     /// Most bytes that the client takes.
     fn limit(&self) -> usize {
-        if self.origin.is_stream {
+        if self.origin.is_stream() {
             MESSAGE_LEN_MAX
         } else {
             udp_limit(&self.query, self.plan.map(|(plan, _)| plan))

@@ -216,6 +216,8 @@ impl Series {
 pub struct WorkerStats {
     /// By `Route::series`.
     pub series: SeriesTable,
+    /// Queries that could not wait for another server, since too many did or they had asked too much.
+    pub waiting_limited: Counter,
     /// Panics while answering; each cost one packet.
     pub panics: CachePadded<Counter>,
     /// Answers that a limit cut short.

@@ -20,6 +20,8 @@ pub const FIRST_QUERY: Duration = Duration::from_secs(3);
 pub const IDLE: Duration = Duration::from_secs(10);
 /// And answers that are waiting for their reader must have been taken in this.
 pub const WRITE: Duration = Duration::from_secs(5);
+/// A connection that waits for other servers stays this long at least.
+const ANSWER: Duration = Duration::from_secs(60);
 /// Bytes of answers to one read; what is asked beyond waits until they have been taken.
 pub const REPLIES_LEN_MAX: usize = 64 * 1024;
 
@@ -69,11 +71,22 @@ pub(crate) struct Stream {
     pub(crate) is_paused: bool,
     /// A zone on its way to the client; what was asked behind it waits.
     pub(crate) transfer: Option<Box<Transfer>>,
+    /// Its queries that wait for other servers.
+    pub(crate) asking: usize,
     /// The client will send no more.
     pub(crate) is_half_closed: bool,
 }
 
 impl Stream {
+    /// How long it may stay silent: as long as its client is granted, and while it owes answers.
+    pub(crate) fn patience(&self) -> Duration {
+        if self.asking > 0 {
+            self.limits.idle.max(ANSWER)
+        } else {
+            self.limits.idle
+        }
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
     }
@@ -139,6 +152,7 @@ impl Streams {
             noted: deadline,
             is_paused: false,
             transfer: None,
+            asking: 0,
             is_half_closed: false,
         };
         self.open.insert(id, stream);

@@ -22,6 +22,10 @@ pub const COMMANDS_MAX: usize = 16;
 /// How long a worker that is to end may take for what its sockets and streams hold, and for its clients to close.
 pub const DRAIN_MAX: Duration = Duration::from_secs(1);
 
+/// How long queries that wait for other servers may keep it from that, and drained sockets from being closed: longer than
+/// any of them waits.
+pub const ANSWERS_MAX: Duration = Duration::from_secs(6);
+
 /// What a worker is told while it serves.
 #[derive(Debug)]
 pub enum Command {
@@ -134,10 +138,10 @@ fn serve<P: Port>(
         config: &config,
         data: &data,
     };
-    responder.timeout(clock.now);
+    responder.timeout(&now);
     port.serve(&mut Serving { responder, now })?;
     while let Some((effect, bytes)) = responder.poll_effect() {
-        port.apply(effect, &bytes)?;
+        port.apply(effect, bytes)?;
     }
     Ok(())
 }
@@ -158,7 +162,7 @@ impl Handler for Serving<'_, '_> {
     }
 
     fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
-        self.responder.upstream(&self.now, reply);
+        self.responder.upstream(&self.now, &reply);
     }
 }
 
@@ -167,8 +171,10 @@ impl Handler for Serving<'_, '_> {
 struct AtWork {
     /// Told when nothing is draining any more.
     draining: Vec<Sender<io::Result<()>>>,
-    /// The worker ends when nothing is left to do, or at this time.
-    end: Option<Instant>,
+    /// Since when sockets are drained that are not closed yet: answers may still have to leave by them.
+    drained: Option<Instant>,
+    /// Since when the worker is to end, which it does when nothing is left to do.
+    ending: Option<Instant>,
 }
 
 impl AtWork {
@@ -194,7 +200,7 @@ impl AtWork {
                         Command::Release => port.release(),
                         _ => port.drain(),
                     }
-                    self.end = Some(port::now().after(DRAIN_MAX));
+                    self.ending = Some(port::now());
                     self.draining.push(done);
                     continue;
                 }
@@ -202,13 +208,23 @@ impl AtWork {
             // Nobody may be waiting for it.
             let _ = done.send(result);
         }
+        let owes_answers = responder.owes_answers();
         if !self.draining.is_empty() && !port.is_draining() {
+            self.drained = Some(port::now());
             for done in self.draining.drain(..) {
                 let _ = done.send(Ok(()));
             }
         }
-        match self.end {
-            Some(end) if port.is_idle() || port::now() >= end => Turn::End,
+        if let Some(since) = self.drained
+            && (!owes_answers || port::now() >= since.after(ANSWERS_MAX))
+        {
+            port.close_drained();
+            self.drained = None;
+        }
+        let patience = if owes_answers { ANSWERS_MAX } else { DRAIN_MAX };
+        let end = self.ending.map(|since| since.after(patience));
+        match end {
+            Some(end) if (port.is_idle() && !owes_answers) || port::now() >= end => Turn::End,
             end => Turn::Next(end),
         }
     }

@@ -247,7 +247,7 @@ impl Served {
             .zip(zones)
             .fold(Data::default(), |data, (id, zone)| data.with(ZoneId(id), zone));
         Self {
-            responder: Responder::new(1, hash(), Arc::clone(&stats), log),
+            responder: Responder::new([1; 32], hash(), Arc::clone(&stats), log),
             stats,
             config: config(blocks),
             data,
@@ -366,13 +366,22 @@ impl Served {
 
     /// All that is to be done.
     pub fn effects(&mut self) -> Vec<(Effect, Vec<u8>)> {
-        std::iter::from_fn(|| self.responder.poll_effect()).collect()
+        let mut effects = Vec::new();
+        while let Some((effect, bytes)) = self.responder.poll_effect() {
+            effects.push((effect, bytes.to_vec()));
+        }
+        effects
     }
 
     /// Lets time pass, and tells the responder.
     pub fn pass(&mut self, time: std::time::Duration) {
         self.clock.now = self.clock.now.after(time);
-        self.responder.timeout(self.clock.now);
+        let now = Now {
+            clock: self.clock,
+            config: &self.config,
+            data: &self.data,
+        };
+        self.responder.timeout(&now);
     }
 }
 

@@ -19,6 +19,13 @@ pub struct Span {
 }
 
 impl Span {
+    /// Of what is compared without regard to where it stands.
+    pub const NOWHERE: Self = Self {
+        file: 0,
+        start: 0,
+        end: 0,
+    };
+
     /// From the start of this span to the end of `last`, or this span where they stand in different texts.
     pub fn to(self, last: Self) -> Self {
         if self.file == last.file && self.start <= last.end {

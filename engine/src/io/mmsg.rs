@@ -22,6 +22,8 @@ pub struct MmsgPort {
     udp: Vec<Option<UdpListener>>,
     /// By listener: datagrams may be there.
     ready: Vec<bool>,
+    /// Sockets that hold nothing any more, by which answers to what they held may still leave.
+    drained: Vec<UdpListener>,
     slots: Slots,
     replies: Replies,
     watched: Watched,
@@ -39,6 +41,7 @@ impl MmsgPort {
         let mut port = Self {
             udp: Vec::new(),
             ready: Vec::new(),
+            drained: Vec::new(),
             slots: Slots::new(),
             replies: Replies::new(),
             watched,
@@ -51,13 +54,13 @@ impl MmsgPort {
         Ok(port)
     }
 
-    /// Closes what was retired and holds nothing any more.
-    fn close_drained(&mut self) {
+    /// Takes out what was retired and holds nothing any more.
+    fn take_drained(&mut self) {
         for (place, ready) in self.udp.iter_mut().zip(&self.ready) {
-            if let Some(listener) = place.as_ref().filter(|listener| listener.retired && !ready) {
+            if let Some(listener) = place.take_if(|listener| listener.retired && !ready) {
                 self.watched.readiness.remove(&listener.socket);
                 self.counters.settle(&listener.socket);
-                *place = None;
+                self.drained.push(listener);
             }
         }
     }
@@ -116,14 +119,15 @@ impl Port for MmsgPort {
             events += len;
         }
         if retired {
-            self.close_drained();
+            self.take_drained();
         }
         Ok(events + self.watched.serve(handler))
     }
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
         if let Effect::Send { listener, peer, local } = effect {
-            if let Some(socket) = UdpListener::leaving(self.udp.iter().flatten(), listener, local) {
+            let sockets = self.udp.iter().flatten().chain(&self.drained);
+            if let Some(socket) = UdpListener::leaving(sockets, listener, local) {
                 socket.send(&peer, local, bytes, &self.counters.cells);
             }
         } else {
@@ -170,6 +174,7 @@ impl Sockets for MmsgPort {
         for listener in self.udp.drain(..).flatten() {
             self.watched.readiness.remove(&listener.socket);
             self.counters.settle(&listener.socket);
+            self.drained.push(listener);
         }
         self.ready.clear();
         self.watched.release();
@@ -177,6 +182,10 @@ impl Sockets for MmsgPort {
 
     fn is_draining(&self) -> bool {
         self.udp.iter().flatten().any(|listener| listener.retired) || self.watched.is_draining()
+    }
+
+    fn close_drained(&mut self) {
+        self.drained.clear();
     }
 
     fn is_idle(&self) -> bool {

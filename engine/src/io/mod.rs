@@ -169,6 +169,20 @@ pub enum StreamEvent<'p> {
     },
 }
 
+impl StreamEvent<'_> {
+    /// The connection.
+    #[must_use]
+    pub fn stream(&self) -> StreamId {
+        match *self {
+            Self::Opened { stream, .. }
+            | Self::Readable { stream, .. }
+            | Self::Writable { stream }
+            | Self::HalfClosed { stream }
+            | Self::Closed { stream, .. } => stream,
+        }
+    }
+}
+
 /// A reply from another server.
 #[derive(Debug)]
 pub struct UpstreamDatagram<'p> {
@@ -292,8 +306,8 @@ pub trait Sockets: Port {
     /// The kernel does not tell when something comes by one of them.
     fn listen(&mut self, sockets: ListenerSockets) -> io::Result<()>;
 
-    /// Closes the sockets of a listener at this address: at once for what is new, and for good once all that they hold
-    /// was handed over. If the listener has no other socket for streams, its streams are drained too.
+    /// Closes the sockets of a listener at this address: at once for what is new, and for good with
+    /// [`Sockets::close_drained`] once all that they hold was handed over. If the listener has no other socket for streams, its streams are drained too.
     fn retire(&mut self, listener: ListenerId, address: SocketAddr);
 
     /// Retires all sockets. What has come by streams is handed over, then each is reported as half closed.
@@ -305,11 +319,15 @@ pub trait Sockets: Port {
     /// No file descriptor left.
     fn share(&self) -> io::Result<Vec<SharedSocket>>;
 
-    /// Closes all sockets at once, since another process has them too and takes what is left in them. Streams are drained.
+    /// Takes nothing more from any socket, since another process has them too and takes what is left in them. Streams are
+    /// drained.
     fn release(&mut self);
 
     /// Whether something that was retired may still hold what has to be handed over.
     fn is_draining(&self) -> bool;
+
+    /// Closes the UDP sockets that hold nothing any more: all that came by them has been answered.
+    fn close_drained(&mut self);
 
     /// Whether nothing is left that could bring anything.
     fn is_idle(&self) -> bool;

@@ -145,6 +145,13 @@ impl Sockets for AnyPort {
         }
     }
 
+    fn close_drained(&mut self) {
+        match self {
+            Self::Uring(port) => port.close_drained(),
+            Self::Mmsg(port) => port.close_drained(),
+        }
+    }
+
     fn is_idle(&self) -> bool {
         match self {
             Self::Uring(port) => port.is_idle(),

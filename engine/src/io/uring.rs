@@ -50,6 +50,8 @@ pub struct UringPort {
     ring: Ring,
     /// Places of sockets that are closed are used again.
     udp: Vec<Option<Receiver>>,
+    /// Sockets that hold nothing any more, by which answers to what they held may still leave.
+    drained: Vec<UdpListener>,
     replies: Replies,
     /// For what is left in sockets that were retired; made when there is one.
     slots: Option<Slots>,
@@ -103,6 +105,7 @@ impl UringPort {
             ring,
             udp: Vec::new(),
             replies: Replies::new(),
+            drained: Vec::new(),
             slots: None,
             watched,
             counters: Arc::clone(counters),
@@ -234,6 +237,7 @@ impl Port for UringPort {
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
         if let Effect::Send { listener, peer, local } = effect {
             let sockets = self.udp.iter().flatten().map(|receiver| &receiver.listener);
+            let sockets = sockets.chain(&self.drained);
             if let Some(socket) = UdpListener::leaving(sockets, listener, local) {
                 socket.send(&peer, local, bytes, &self.counters.cells);
             }
@@ -264,9 +268,11 @@ impl UringPort {
                 slots.serve(&receiver.listener, &mut self.replies, handler, cells)
             };
             events += len;
-            if len == 0 {
+            if len == 0
+                && let Some(receiver) = place.take()
+            {
                 self.counters.settle(&receiver.listener.socket);
-                *place = None;
+                self.drained.push(receiver.listener);
             }
         }
         if !self.udp.iter().flatten().any(|receiver| receiver.listener.retired) {
@@ -348,6 +354,10 @@ impl Sockets for UringPort {
 
     fn is_draining(&self) -> bool {
         self.udp.iter().flatten().any(|receiver| receiver.listener.retired) || self.watched.is_draining()
+    }
+
+    fn close_drained(&mut self) {
+        self.drained.clear();
     }
 
     fn is_idle(&self) -> bool {

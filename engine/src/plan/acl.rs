@@ -56,7 +56,9 @@ pub(super) fn enter<'z>(acl: &Acl, visit: &Visit<'_, 'z>, stats: &WorkerStats, a
         AclAction::Allow => Some(visit.asked.series),
         _ => acl.counter(visit.asked.series, zone),
     };
-    if let Some(series) = series.and_then(|series| stats.series.get(series as usize)) {
+    if visit.is_first()
+        && let Some(series) = series.and_then(|series| stats.series.get(series as usize))
+    {
         series.acl[action as usize].add(1);
     }
     match action {

@@ -36,7 +36,7 @@ pub(super) fn enter<'z>(local: Local, visit: &Visit<'_, 'z>, stats: &WorkerStats
     if !is_below && !has_prefix && zone_at.is_none() {
         return Flow::Next;
     }
-    if is_below || has_prefix {
+    if visit.is_first() && (is_below || has_prefix) {
         stats.localhost.add(1);
     }
     answer.by = Some(StepName::Local);

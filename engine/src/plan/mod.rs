@@ -17,6 +17,7 @@ mod chaos;
 pub mod dns64;
 mod etcd;
 mod file;
+mod forward;
 mod header;
 mod hosts;
 mod loadbalance;
@@ -48,6 +49,7 @@ use view::View;
 pub use acl::{Acl, AclAction, AclLine, AclStanza};
 pub use chaos::Chaos;
 pub use file::{Auto, Copied, Secondary, Strangers};
+pub use forward::Forward;
 pub use header::Header;
 pub use loadbalance::LoadBalance;
 pub use local::Local;
@@ -88,13 +90,17 @@ pub enum StepName {
     Secondary,
     /// `etcd`
     Etcd,
+    /// `forward`
+    Forward,
+    /// `proxy`
+    Proxy,
     /// `whoami`
     Whoami,
 }
 
 impl StepName {
     /// All of them, in the order of execution.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Local,
         Self::Any,
         Self::Chaos,
@@ -108,6 +114,8 @@ impl StepName {
         Self::Auto,
         Self::Secondary,
         Self::Etcd,
+        Self::Forward,
+        Self::Proxy,
         Self::Whoami,
     ];
 
@@ -128,6 +136,8 @@ impl StepName {
             Self::Auto => "auto",
             Self::Secondary => "secondary",
             Self::Etcd => "etcd",
+            Self::Forward => "forward",
+            Self::Proxy => "proxy",
             Self::Whoami => "whoami",
         }
     }
@@ -265,6 +275,8 @@ pub enum Step {
     Secondary(Secondary),
     /// Answers from etcd.
     Etcd(Source),
+    /// Asks other servers.
+    Forward(Forward),
     /// Answers with the client's address.
     Whoami,
 }
@@ -287,6 +299,7 @@ impl Step {
             Self::Auto(_) => StepName::Auto,
             Self::Secondary(_) => StepName::Secondary,
             Self::Etcd(_) => StepName::Etcd,
+            Self::Forward(forward) => forward.name(),
             Self::Whoami => StepName::Whoami,
         }
     }
@@ -377,6 +390,8 @@ pub(crate) enum Flow {
     Next,
     /// The answer says all, but for what is still pending in it.
     Answered,
+    /// Another server has to be asked first.
+    Waits,
 }
 
 /// No step has made a reply, so the server will make one.

@@ -43,8 +43,12 @@ impl FromIterator<Step> for Steps {
                 Step::Hosts(_) | Step::File(_) | Step::Auto(_) | Step::Secondary(_) | Step::Etcd(_)
             )
         };
-        let passes_on =
-            |step: &Step| matches!(step, Step::LoadBalance(_) | Step::Minimal | Step::Whoami) || is_source(step);
+        let passes_on = |step: &Step| {
+            matches!(
+                step,
+                Step::LoadBalance(_) | Step::Minimal | Step::Forward(_) | Step::Whoami
+            ) || is_source(step)
+        };
         let first_to_shuffle = all
             .iter()
             .find(|step| !matches!(step, Step::Local(_) | Step::Any | Step::Chaos(_)));

@@ -37,7 +37,7 @@ pub(super) fn enter<'z>(transfer: &Transfer, plan: &Plan, visit: &mut Visit<'_, 
     if !matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR) || asked.name != visit.client.query.qname {
         return Flow::Next;
     }
-    if !visit.client.origin.is_stream {
+    if !visit.client.origin.is_stream() {
         answer.rcode = Rcode::REFUSED;
         return Flow::Answered;
     }

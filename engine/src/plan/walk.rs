@@ -7,8 +7,8 @@ use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, label};
 use rand::rngs::ChaCha8Rng;
 
 use super::{
-    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, chaos, etcd, file, header, hosts, loadbalance, local,
-    minimal, route, transfer, whoami,
+    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, chaos, etcd, file, forward, header, hosts, loadbalance,
+    local, minimal, route, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::edns;
@@ -18,6 +18,7 @@ use crate::services::{Entry, ServiceTree};
 use crate::snapshot::{Data, Listener, ZoneId};
 use crate::stats::WorkerStats;
 use crate::time::Clock;
+use crate::waiting::{Ask, Said, Told};
 use crate::zone::{Node, RecordZone};
 
 /// How often one query goes through a plan again for aliases.
@@ -53,7 +54,7 @@ impl Client<'_> {
 
     /// What the client can take: 512 without an OPT, 65,535 over TCP.
     pub(crate) fn bufsize(&self) -> u16 {
-        if self.origin.is_stream {
+        if self.origin.is_stream() {
             u16::MAX
         } else {
             edns::offered(self.query)
@@ -72,11 +73,30 @@ pub(crate) struct Visit<'a, 'z> {
     pub(crate) random: &'a mut ChaCha8Rng,
     /// Records may change places on the way up.
     pub(crate) shuffles: bool,
+    /// What other servers have said to this query.
+    told: &'a Told,
+    /// What is to be asked of one before it can go on.
+    wants: &'a mut Option<Box<Ask>>,
     /// What the first pass found for this step.
     probe: Option<&'a Probe<'z>>,
 }
 
-impl<'z> Visit<'_, 'z> {
+impl<'a, 'z> Visit<'a, 'z> {
+    /// The query comes by for the first time, so what happens to it is counted.
+    #[inline]
+    pub(super) fn is_first(&self) -> bool {
+        self.told.is_nothing()
+    }
+
+    /// What another server said; nothing where it has not been asked yet: then the step says [`Flow::Waits`].
+    pub(super) fn ask(&mut self, ask: Ask) -> Option<&'a Said> {
+        let said = self.told.of(&ask);
+        if said.is_none() {
+            *self.wants = Some(Box::new(ask));
+        }
+        said
+    }
+
     /// The zone of this step that holds the name, and how many bytes of it stand in front of the zone's.
     #[inline]
     pub(super) fn zone<T>(&self, zones: &ZoneMap<T>, id: impl FnOnce(&T) -> ZoneId) -> Option<(usize, ZoneId)> {
@@ -124,6 +144,8 @@ pub(crate) struct Walk<'a, 'z> {
     stats: &'a WorkerStats,
     services: &'a mut Scratch,
     random: &'a mut ChaCha8Rng,
+    told: &'a Told,
+    wants: Option<Box<Ask>>,
     aliases_left: u8,
     additional_left: u8,
     /// The names of the questions that are being answered, the client's first: one that comes again is a loop.
@@ -138,6 +160,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         stats: &'a WorkerStats,
         services: &'a mut Scratch,
         random: &'a mut ChaCha8Rng,
+        told: &'a Told,
     ) -> Self {
         let (aliases_left, additional_left) = (ALIASES_MAX, ADDITIONAL_MAX);
         Self {
@@ -147,10 +170,17 @@ impl<'a, 'z> Walk<'a, 'z> {
             stats,
             services,
             random,
+            told,
+            wants: None,
             aliases_left,
             additional_left,
             trail: ArrayVec::new(),
         }
+    }
+
+    /// What has to be asked of another server first; there is no answer until then.
+    pub(crate) fn into_wants(self) -> Option<Box<Ask>> {
+        self.wants
     }
 
     /// Answers one question by a plan. `depth` counts the questions it was asked for.
@@ -163,9 +193,14 @@ impl<'a, 'z> Walk<'a, 'z> {
         answer: &mut Answer<'z>,
     ) {
         let entered = self.down(plan, asked, probe, answer);
-        while let Some(pending) = answer.next_pending() {
+        while self.wants.is_none()
+            && let Some(pending) = answer.next_pending()
+        {
             let came = self.again(asked, &pending, depth, answer);
             answer.resolved(came);
+        }
+        if self.wants.is_some() {
+            return;
         }
         for step in plan.steps[..entered].iter().rev() {
             match step {
@@ -188,13 +223,15 @@ impl<'a, 'z> Walk<'a, 'z> {
             stats: self.stats,
             random: self.random,
             shuffles: plan.steps.shuffles,
+            told: self.told,
+            wants: &mut self.wants,
             probe: None,
         };
         // The first pass looked for the first step that may know the name: those before it would pass.
         let start = probe.map_or(0, |probe| usize::from(probe.begin));
         for (step, at) in plan.steps[start..].iter().zip(start..) {
             visit.probe = probe.filter(|probe| at == usize::from(probe.step));
-            if enter(step, plan, at, &mut visit, answer) == Flow::Answered {
+            if enter(step, plan, at, &mut visit, answer) != Flow::Next {
                 return at;
             }
         }
@@ -277,6 +314,7 @@ fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z
         Step::Auto(auto) => file::enter_auto(auto, is_last, visit, answer),
         Step::Secondary(secondary) => file::enter_secondary(secondary, is_last, visit, answer),
         Step::Etcd(source) => etcd::enter(source, visit, answer),
+        Step::Forward(step) => forward::enter(step, visit, answer),
         Step::Whoami => whoami::enter(visit, answer),
     }
 }

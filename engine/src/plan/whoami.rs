@@ -25,7 +25,7 @@ pub(super) fn enter<'z>(visit: &Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow 
         },
     );
     let name = answer.make_with(|made| {
-        made.extend_from_slice(if visit.client.origin.is_stream {
+        made.extend_from_slice(if visit.client.origin.is_stream() {
             b"\x04_tcp"
         } else {
             b"\x04_udp"

@@ -61,7 +61,9 @@ pub struct Report {
 pub fn simulate(seed: u64, steps: u64) -> Report {
     let clock = VirtualClock::default();
     let stats = Arc::new(WorkerStats::new(2));
-    let mut responder = Responder::new(seed, hash(), Arc::clone(&stats), None);
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut responder = Responder::new(bytes, hash(), Arc::clone(&stats), None);
     let mut outside = Outside::new(seed, steps, &clock, stats);
     let published = Arc::clone(outside.source.folding().snapshots());
     published.swap_config(Arc::new(config(vec![(ZONE, plan(etcd(ZONE, 0)))])));

@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::header;
 use axum::routing::any;
+use nodens_engine::forward::Stanza;
 use nodens_engine::io::{CounterValues, Counters, ListenerId};
 use nodens_engine::stats::{Series, WorkerStats};
 use nodens_sources::etcd::Status;
@@ -25,6 +26,9 @@ use super::text::{Kind, Page};
 use crate::facts::Facts;
 
 mod queries;
+mod upstreams;
+
+const NS_PER_SEC: f64 = 1e9;
 
 /// Shows the page at `/metrics` until it is dropped.
 ///
@@ -80,6 +84,8 @@ pub struct Shown {
     pub plugins: Vec<PluginEnabled>,
     /// The stanzas of `etcd`.
     pub etcd: Vec<EtcdMetrics>,
+    /// The stanzas of `forward` and `proxy`.
+    pub stanzas: Vec<Arc<Stanza>>,
 }
 
 /// The program, as `coredns_build_info` names it.
@@ -173,6 +179,7 @@ impl Metrics {
         self.hosts.show(&mut page);
         self.health.show(&mut page);
         etcd(&shown, &mut page);
+        upstreams::all(self, &shown, &mut page);
         self.workers(&shown, &mut page);
         self.ports(&shown, &mut page);
         self.facts.show(&mut page);

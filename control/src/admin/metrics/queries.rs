@@ -7,11 +7,10 @@ use nodens_engine::stats::{Counter, Histogram, RCODES, SIZE_BOUNDS, Series, TIME
 use nodens_wire::Rcode;
 
 use super::super::text::{Kind, Page};
-use super::{Metrics, SeriesLabels, Shown};
+use super::{Metrics, NS_PER_SEC, SeriesLabels, Shown};
 
 const PROTOCOLS: [&str; 2] = ["udp", "tcp"];
 const FAMILIES: [&str; 2] = ["1", "2"];
-const NS_PER_SEC: f64 = 1e9;
 
 /// The histogram of a protocol, by its place in [`PROTOCOLS`].
 type BySize = fn(&Series, usize) -> &Histogram<15>;

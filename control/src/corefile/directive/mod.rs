@@ -54,7 +54,7 @@ use scope::Scope;
 pub use edns::NSID_LEN_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 37] = [
+pub const KNOWN: [&str; 39] = [
     "acl",
     "any",
     "auto",
@@ -67,6 +67,7 @@ pub const KNOWN: [&str; 37] = [
     "errors",
     "etcd",
     "file",
+    "forward",
     "header",
     "health",
     "hosts",
@@ -80,6 +81,7 @@ pub const KNOWN: [&str; 37] = [
     "on",
     "pprof",
     "prometheus",
+    "proxy",
     "ready",
     "reload",
     "root",
@@ -117,9 +119,7 @@ pub const MISSING: [&str; 18] = [
 ];
 
 /// Those that nodens reads, so that a mistake in them is told, and does not serve yet.
-const UNBUILT: [&str; 8] = [
-    "autopath", "cache", "dns64", "forward", "loop", "proxy", "rewrite", "template",
-];
+const UNBUILT: [&str; 6] = ["autopath", "cache", "dns64", "loop", "rewrite", "template"];
 
 /// Reads one block. None when it has no key that is one.
 pub fn block(

@@ -9,7 +9,7 @@ use super::ClientTls;
 use crate::corefile::source::Span;
 
 /// One stanza of `forward`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Forward {
     /// Names outside go on to the next stanza.
     pub from: NameBuf,

@@ -556,7 +556,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 /// The files of a `tls` that is for connections to others.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClientTls {
     /// Our own certificate and its key.
     pub identity: Option<(PathSetting, PathSetting)>,
@@ -567,7 +567,7 @@ pub struct ClientTls {
 }
 
 /// A file that is read later.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PathSetting {
     /// Below `root` where it was relative.
     pub path: PathBuf,

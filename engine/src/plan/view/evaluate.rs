@@ -161,7 +161,11 @@ impl<'a> Evaluation<'a> {
                 Some(text) => Some(Piece::Known(text)),
                 None => self.make(facts.client.query.rclass),
             },
-            Text::Proto => Some(Piece::Known(if facts.client.origin.is_stream { "tcp" } else { "udp" })),
+            Text::Proto => Some(Piece::Known(if facts.client.origin.is_stream() {
+                "tcp"
+            } else {
+                "udp"
+            })),
             Text::Name => self.make(facts.name),
             Text::ClientIp => self.make(facts.client.address()),
             Text::ClientPort => self.make(facts.client.port()),

@@ -1,0 +1,75 @@
+//! The `forward` step: other servers answer.
+
+use std::sync::Arc;
+
+use nodens_wire::{Rcode, Section};
+
+use super::{Flow, StepName, Visit};
+use crate::answer::{Answer, Reason};
+use crate::edns;
+use crate::forward::Stanza;
+use crate::reply::Reply;
+use crate::waiting::{Ask, Said};
+
+/// The stanzas of `forward` in a block in file order, or those of `proxy`.
+#[derive(Debug)]
+pub struct Forward {
+    /// The first that is for the name is asked: of a `proxy` they are sorted, the longest zones first.
+    pub stanzas: Box<[Arc<Stanza>]>,
+    /// It was written as `proxy`.
+    pub is_proxy: bool,
+}
+
+impl Forward {
+    pub(super) fn name(&self) -> StepName {
+        if self.is_proxy {
+            StepName::Proxy
+        } else {
+            StepName::Forward
+        }
+    }
+}
+
+#[inline(never)]
+pub(super) fn enter<'z>(forward: &'z Forward, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
+    let mut stanzas = forward.stanzas.iter().peekable();
+    while let Some(stanza) = stanzas.next() {
+        if !stanza.matches(visit.asked.name) {
+            continue;
+        }
+        let query = visit.client.query;
+        let ask = Ask {
+            stanza: Arc::clone(stanza),
+            name: visit.asked.name.to_buf(),
+            rtype: visit.asked.rtype,
+            rclass: visit.asked.rclass,
+            flags: query.flags,
+            dnssec_ok: visit.client.dnssec_ok(),
+            udp_size: edns::offered(query),
+        };
+        let Some(said) = visit.ask(ask) else {
+            return Flow::Waits;
+        };
+        answer.by = Some(forward.name());
+        match said {
+            Said::Failed(failed) => {
+                answer.rcode = failed.rcode();
+                answer.extras.error = failed.ede();
+                answer.reason = Some(Reason::Upstream(Arc::clone(failed)));
+                return Flow::Answered;
+            }
+            Said::Reply(bytes) => {
+                let reply = Reply::new(bytes);
+                let is_nodata = reply.rcode() == Rcode::NOERROR && reply.count(Section::Answer) == 0;
+                if !forward.is_proxy && stanzas.peek().is_some() && stanza.goes_on_after(reply.rcode(), is_nodata) {
+                    answer.by = None;
+                    continue;
+                }
+                answer.rclass = visit.asked.rclass;
+                reply.answer(|ttl| ttl, answer);
+                return Flow::Answered;
+            }
+        }
+    }
+    Flow::Next
+}

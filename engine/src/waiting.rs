@@ -1,0 +1,199 @@
+//! Queries that wait for other servers.
+//!
+//! A query that needs another server's answer is put here as it came, with what it has been told so far, and gives the
+//! worker back. When the answer comes it goes through its plan again from the beginning, and where it asked before it finds
+//! what it was told. So no step has to remember where it was, nothing of the old data is pinned, and the answer is made of
+//! the data and the configuration of the moment at which it is sent.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use nodens_wire::{Flags, NameBuf, Rclass, Rtype};
+
+use crate::forward::{Failed, Stanza};
+use crate::io::{ListenerId, Peer, StreamId};
+use crate::responder::Origin;
+use crate::time::Instant;
+
+/// Queries of one worker that wait. One more is SERVFAIL.
+pub const WAITING_MAX: usize = 16_384;
+/// What one query may ask other servers. One thing more is SERVFAIL.
+pub const TOLD_MAX: usize = 64;
+
+/// What a query asked another server: equal things are asked once.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    /// The stanza that was asked.
+    pub(crate) stanza: Arc<Stanza>,
+    /// In the letter case in which it is asked.
+    pub(crate) name: NameBuf,
+    pub(crate) rtype: Rtype,
+    pub(crate) rclass: Rclass,
+    /// Opcode, RD, CD, AD.
+    pub(crate) flags: Flags,
+    pub(crate) dnssec_ok: bool,
+    pub(crate) udp_size: u16,
+}
+
+impl PartialEq for Ask {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.stanza, &other.stanza)
+            && (self.rtype, self.rclass, self.flags, self.dnssec_ok)
+                == (other.rtype, other.rclass, other.flags, other.dnssec_ok)
+            && self.name == other.name
+    }
+}
+
+/// How it went.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    /// The reply, as [`crate::reply`] keeps it.
+    Reply(Arc<[u8]>),
+    /// There is none.
+    Failed(Arc<Failed>),
+}
+
+/// What a query was told, in the order in which it asked.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Vec<(Ask, Said)>);
+
+/// For a query that has not waited.
+pub(crate) static NOTHING: Told = Told(Vec::new());
+
+impl Told {
+    /// The query has not waited yet: what steps count is counted now, and not again.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() >= TOLD_MAX
+    }
+
+    pub(crate) fn of(&self, ask: &Ask) -> Option<&Said> {
+        self.0.iter().find(|(asked, _)| asked == ask).map(|(_, said)| said)
+    }
+
+    pub(crate) fn push(&mut self, ask: &Ask, said: Said) {
+        self.0.push((ask.clone(), said));
+    }
+}
+
+/// Whom the answer is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    listener: ListenerId,
+    peer: Peer,
+    local: Option<IpAddr>,
+    pub(crate) stream: Option<StreamId>,
+    is_encrypted: bool,
+    keepalive: u16,
+}
+
+impl Asker {
+    pub(crate) fn of(origin: &Origin<'_>) -> Self {
+        let Origin {
+            listener,
+            peer,
+            local,
+            stream,
+            is_encrypted,
+            keepalive,
+        } = *origin;
+        Self {
+            listener,
+            peer: *peer,
+            local,
+            stream,
+            is_encrypted,
+            keepalive,
+        }
+    }
+
+    /// Where a datagram goes: by which socket, to whom, from which address.
+    pub(crate) fn datagram(&self) -> (ListenerId, Peer, Option<IpAddr>) {
+        (self.listener, self.peer, self.local)
+    }
+
+    pub(crate) fn origin(&self) -> Origin<'_> {
+        let Self {
+            listener,
+            ref peer,
+            local,
+            stream,
+            is_encrypted,
+            keepalive,
+        } = *self;
+        Origin {
+            listener,
+            peer,
+            local,
+            stream,
+            is_encrypted,
+            keepalive,
+        }
+    }
+}
+
+/// A query that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// As it came.
+    pub(crate) message: Box<[u8]>,
+    pub(crate) asker: Asker,
+    /// When it came.
+    pub(crate) since: Instant,
+    pub(crate) told: Told,
+    /// What it waits for.
+    pub(crate) ask: Box<Ask>,
+}
+
+/// A place among those that wait, and whose it is: a place that was given to another is not found by an old number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(pub(crate) u64);
+
+#[derive(Debug)]
+struct Place {
+    /// How often it was taken.
+    turn: u32,
+    waiting: Option<Box<Waiting>>,
+}
+
+/// All that wait.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingRoom {
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+impl WaitingRoom {
+    /// Queries that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= WAITING_MAX
+    }
+
+    /// Puts one in. Whoever does has seen that the room is not full.
+    pub(crate) fn enter(&mut self, waiting: Box<Waiting>) -> Ticket {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { turn: 0, waiting: None });
+            self.places.len() as u32 - 1
+        });
+        let place = &mut self.places[at as usize];
+        place.turn = place.turn.wrapping_add(1);
+        place.waiting = Some(waiting);
+        Ticket(u64::from(place.turn) << 32 | u64::from(at))
+    }
+
+    /// Takes one out.
+    pub(crate) fn leave(&mut self, ticket: Ticket) -> Option<Box<Waiting>> {
+        let (turn, at) = ((ticket.0 >> 32) as u32, ticket.0 as u32);
+        let place = self.places.get_mut(at as usize).filter(|place| place.turn == turn)?;
+        let waiting = place.waiting.take()?;
+        self.free.push(at);
+        Some(waiting)
+    }
+}
