@@ -1,4 +1,4 @@
-//! What every [`Port`] over the kernel must do, as one generic function.
+//! What every [`nodens_engine::io::Port`] over the kernel must do, as one generic function.
 //!
 //! Each rule gets a port of its own on the loopback addresses. Server and clients run on one thread, which is what
 //! makes the order of things certain; only a wake-up needs another.
@@ -7,6 +7,7 @@
 mod datagrams;
 mod descriptors;
 mod rig;
+mod sockets;
 mod streams;
 mod upstreams;
 mod waiting;
@@ -16,7 +17,7 @@ pub use descriptors::accepting_survives_a_want_of_descriptors;
 use std::io;
 use std::sync::Arc;
 
-use nodens_engine::io::{Counters, ListenerSockets, Port, Waker};
+use nodens_engine::io::{Counters, ListenerSockets, Sockets, Waker};
 
 /// How to open the port in question.
 pub type Open<P> = fn(Vec<ListenerSockets>, &Waker, &Arc<Counters>) -> io::Result<P>;
@@ -24,7 +25,7 @@ pub type Open<P> = fn(Vec<ListenerSockets>, &Waker, &Arc<Counters>) -> io::Resul
 type Rule<P> = (&'static str, fn(Open<P>));
 
 /// Checks every rule, and names each before it starts, so that the last one named is the one that failed.
-pub fn check<P: Port>(open: Open<P>) {
+pub fn check<P: Sockets>(open: Open<P>) {
     let rules: [Rule<P>; _] = [
         ("one datagram is answered", datagrams::one_is_answered),
         ("no reply sends nothing", datagrams::no_reply_sends_nothing),
@@ -94,7 +95,19 @@ pub fn check<P: Port>(open: Open<P>) {
         ("retired upstream sockets are silent", upstreams::retired_are_silent),
         ("many upstream replies are all handed over", upstreams::many_replies),
     ];
-    for (rule, check) in rules {
+    let comings_and_goings: [Rule<P>; _] = [
+        ("a listener is added", sockets::one_is_added),
+        (
+            "what a retired listener holds is answered",
+            sockets::what_a_retired_one_holds_is_answered,
+        ),
+        ("a drained port ends", sockets::a_drained_port_ends),
+        (
+            "copies serve on when a port is released",
+            sockets::copies_serve_on_when_it_is_released,
+        ),
+    ];
+    for (rule, check) in rules.into_iter().chain(comings_and_goings) {
         println!("{rule}");
         check(open);
     }
