@@ -9,6 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::RngExt as _;
+
 use super::forwarder::Forwarder;
 use super::outgoing::Framed;
 use super::probe::{self, Probe};
@@ -127,9 +129,11 @@ impl Ask {
         }
     }
 
-    fn may_try(&self, now: Instant) -> bool {
+    /// Whether there is time and an attempt left, after so many that failed.
+    fn may_try(&self, now: Instant, failed: u32) -> bool {
         let attempts_max = self.stanza().settings().attempts_max;
-        !self.is_last && now.since(self.started) < BUDGET && attempts_max.is_none_or(|max| self.failed < max)
+        let is_left = attempts_max.is_none_or(|max| failed < max) && !self.order.is_empty();
+        is_left && !self.is_last && now.since(self.started) < BUDGET
     }
 
     /// The next upstream in the order that is not down; one that is silent comes after all others.
@@ -173,8 +177,8 @@ impl Ask {
     /// Whether there is an upstream that answers, as far as is known.
     fn has_better(&self, now: Instant) -> bool {
         let settings = self.stanza().settings();
-        settings.upstreams.iter().any(|upstream| {
-            let Upstream { health, .. } = &**upstream;
+        self.order.iter().any(|at| {
+            let Upstream { health, .. } = &*settings.upstreams[usize::from(*at)];
             !health.is_down(&settings.checking, now) && health.silent_since(&settings.checking, now).is_none()
         })
     }
@@ -200,7 +204,7 @@ impl Forwarder {
         else {
             return;
         };
-        if !ask.may_try(now) {
+        if !ask.may_try(now, ask.failed) {
             return self.give_up(task);
         }
         if let Some((stanza, upstream)) = ask.unwatched() {
@@ -215,7 +219,7 @@ impl Forwarder {
                     return self.give_up(task);
                 }
                 ask.is_last = true;
-                ask.hold.stanza().any(random)
+                ask.order[random.random_range(0..ask.order.len())]
             }
         };
         self.exchange(now, task);
@@ -420,7 +424,7 @@ impl Forwarder {
         waiting.extend(self.waiting_at_connections(pool));
         for task in waiting {
             let Some(ask) = self.ask_mut(task) else { continue };
-            if ask.has_better(now) {
+            if ask.has_better(now) && ask.may_try(now, ask.failed + 1) {
                 ask.failed += 1;
                 ask.error = Some(Failed::Attempt {
                     to: upstream.address(),

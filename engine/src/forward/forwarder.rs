@@ -113,8 +113,7 @@ impl Forwarder {
         };
         let settings = stanza.settings();
         let is_stream = settings.force_tcp || question.client_is_stream && !settings.prefer_udp;
-        let mut order = Vec::new();
-        stanza.order(&mut self.random, &mut order);
+        let order = stanza.order(&mut self.random);
         let task = self.tasks.insert(Task {
             framed: Framed::new(question),
             purpose: Purpose::Ask(Ask::new(ticket, hold, now, is_stream, order)),

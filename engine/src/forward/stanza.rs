@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nodens_wire::{Name, NameBuf, Rcode};
-use rand::RngExt as _;
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
 
@@ -171,31 +170,29 @@ impl Stanza {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// The upstreams in the order of the policy.
-    pub(super) fn order(&self, random: &mut ChaCha8Rng, order: &mut Vec<u16>) {
-        let len = self.settings.upstreams.len() as u16;
-        order.clear();
-        order.extend(0..len);
-        if len < 2 {
-            return;
+    /// The upstreams in the order of the policy, without those that were taken out.
+    pub(super) fn order(&self, random: &mut ChaCha8Rng) -> Vec<u16> {
+        let numbered = (0..).zip(&self.settings.upstreams);
+        let mut order: Vec<u16> = numbered
+            .filter_map(|(at, upstream)| (!upstream.is_out()).then_some(at))
+            .collect();
+        if order.len() < 2 {
+            return order;
         }
         match self.settings.policy {
             Policy::Sequential => {}
             Policy::Random => order.shuffle(random),
             Policy::RoundRobin => {
                 let turn = self.turn.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-                order[..=turn % usize::from(len)].rotate_right(1);
+                let first = turn % order.len();
+                order[..=first].rotate_right(1);
             }
             Policy::LeastConn => {
                 order.shuffle(random);
                 order.sort_by_cached_key(|&at| self.settings.upstreams[usize::from(at)].in_flight());
             }
         }
-    }
-
-    /// Any of the upstreams.
-    pub(super) fn any(&self, random: &mut ChaCha8Rng) -> u16 {
-        random.random_range(0..self.settings.upstreams.len() as u16)
+        order
     }
 }
 

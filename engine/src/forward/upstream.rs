@@ -47,6 +47,8 @@ pub struct Upstream {
     /// What was counted.
     pub measures: Measures,
     in_flight: AtomicUsize,
+    /// It is not to be asked, whatever it says.
+    is_out: AtomicBool,
 }
 
 impl Upstream {
@@ -59,7 +61,19 @@ impl Upstream {
             health: Health::default(),
             measures: Measures::default(),
             in_flight: AtomicUsize::new(0),
+            is_out: AtomicBool::new(false),
         }
+    }
+
+    /// Has no new question go there any more, since they come back from it.
+    pub fn take_out(&self) {
+        self.is_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was said.
+    #[must_use]
+    pub fn is_out(&self) -> bool {
+        self.is_out.load(Ordering::Relaxed)
     }
 
     /// Where it is.

@@ -744,3 +744,21 @@ fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
     }
     Ok(socket.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Waker;
+    use std::net::TcpListener;
+
+    #[test]
+    fn our_own_streams_hold_up_no_end() {
+        let readiness = Readiness::new(&Waker::new().unwrap()).unwrap();
+        let mut streams = Streams::new(Arc::new(Counters::new()));
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = StreamId::ours(1);
+        streams.open(&readiness, stream, server.local_addr().unwrap(), None);
+        streams.drain(None);
+        assert!(streams.find(stream).is_some() && !streams.is_draining() && streams.is_empty());
+    }
+}

@@ -1,3 +1,5 @@
+//! Replies that nobody asked for: by guess, late, or too many.
+
 use std::time::Duration;
 
 use nodens_engine::forward::{GUESSES_MAX, Policy};

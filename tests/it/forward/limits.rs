@@ -1,3 +1,5 @@
+//! Every bound of a forwarder, at it and past it.
+
 use std::time::Duration;
 
 use nodens_engine::forward::{ASKS_MAX, Failed, POOL_SOCKETS, Settings};

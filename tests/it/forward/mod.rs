@@ -437,3 +437,40 @@ fn upstreams_outlive_their_stanza() {
     check_answered(&asking.outcome(&second, "c.example"), 1, Duration::ZERO);
     check_nothing_is_left(&mut asking, &second);
 }
+
+/// Questions that come back from an upstream do not go there again.
+#[test]
+fn an_upstream_that_was_taken_out() {
+    let (mut asking, stanza) = (asking(&[Manner::Answers; 2]), stanza(2, |_| ()));
+    stanza.settings().upstreams[0].take_out();
+    check_answered(&asking.outcome(&stanza, "a.example"), 2, Duration::ZERO);
+    stanza.settings().upstreams[1].take_out();
+    check_failed(
+        &asking.outcome(&stanza, "b.example"),
+        "no healthy proxies",
+        Duration::ZERO,
+    );
+    assert_eq!(
+        (
+            asking.servers.asked(address(1)).udp,
+            asking.servers.asked(address(2)).udp
+        ),
+        (0, 1)
+    );
+    check_nothing_is_left(&mut asking, &stanza);
+}
+
+/// With one attempt allowed, a question is not taken from an upstream that may still answer it.
+#[test]
+fn the_only_attempt_is_waited_for() {
+    let (mut asking, stanza) = (
+        asking(&[Manner::Silent, Manner::Answers]),
+        stanza(2, |settings| settings.attempts_max = Some(1)),
+    );
+    let lost = asking.ask(&stanza, "lost.example");
+    asking.servers.set(address(1), Manner::Slow(SECOND));
+    asking.pass(3 * SECOND / 2);
+    let other = asking.ask(&stanza, "other.example");
+    check_failed(&asking.until(lost), "read udp ->192.0.2.1:53: i/o timeout", 2 * SECOND);
+    check_answered(&asking.until(other), 1, SECOND);
+}

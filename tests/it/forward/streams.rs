@@ -1,3 +1,5 @@
+//! Asking by TCP and TLS: connections that are shared, end, break and idle.
+
 use std::sync::Arc;
 use std::time::Duration;
 
