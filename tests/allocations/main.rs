@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end so")]
 #![forbid(unsafe_code)]
 
+mod cache;
 mod rebuild;
 
 use hickory_proto::op::Message;

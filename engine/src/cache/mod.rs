@@ -17,7 +17,10 @@
 
 mod blocks;
 mod entry;
+pub mod flight;
+pub mod rules;
 mod set;
+mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +37,7 @@ use set::{Locked, Read, Set, Shape, Slots};
 
 pub use blocks::Block;
 pub use entry::{Found, Key, Kind, New};
+pub use settings::{Bounds, Prefetch, Settings, Stale, StaleRefresh};
 
 /// Most bytes of one entry: a message.
 pub const BYTES_MAX: usize = 65_535;
