@@ -450,7 +450,7 @@ mod tests {
                 .position(|section| *section == words[0])
                 .unwrap()] += 1;
             let owner = if words[1] == "@" { Vec::new() } else { name(words[1]) };
-            let rtype = Rtype::from_text(words[2]).unwrap();
+            let rtype = words[2].parse::<Rtype>().unwrap();
             let rdata = match (rtype, words.get(4)) {
                 (Rtype::CNAME, Some(target)) => name(target),
                 (Rtype::SOA, minimum) => {
