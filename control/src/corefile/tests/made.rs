@@ -1,8 +1,10 @@
 //! The directives that make records and names: `template`, `dns64`, `autopath`; and `loop`.
 
 use nodens_engine::captures::Scratch;
-use nodens_engine::plan::template::{Facts, Stanza};
-use nodens_wire::{Flags, Rclass, Rtype};
+use nodens_engine::plan::rewrite::{Asker, Question, Rewrite, Rewritten};
+use nodens_engine::plan::template::{Facts, Stanza, Template, WRITTEN_MAX};
+use nodens_wire::{Flags, NameBuf, Rclass, Rtype};
+use proptest::prelude::*;
 
 use super::Memory;
 use super::forwarding::error;
@@ -243,4 +245,137 @@ fn old_options_of_etcd() {
         error("etcd {\nupstream /none\n}"),
         "plugin/etcd: not an IP address, file, or valid domain: \"/none\""
     );
+}
+
+proptest! {
+    #[test]
+    fn no_template_panics(parts in proptest::collection::vec(part(), 0..12)) {
+        let text = parts.concat();
+        if let Ok(template) = Template::new(&text) {
+            let facts = Facts {
+                zone: "a.",
+                name: "b.a.",
+                class: "IN",
+                rtype: "A",
+                remote: "::1",
+                groups: &["b.a.", "b", "\u{e9}"],
+                group_names: &[None, Some("x"), None],
+                id: 0,
+                flags: Flags(0),
+                asked_name: "B.a.",
+                asked_type: Rtype::A,
+                asked_class: Rclass::IN,
+                metadata: &|label| label.to_owned(),
+            };
+            let mut out = "before".to_owned();
+            let _ = template.write(&facts, &mut out);
+            prop_assert!(out.starts_with("before") && out.len() <= WRITTEN_MAX + "before".len());
+        }
+    }
+
+    #[test]
+    fn no_rule_panics(words in proptest::collection::vec(word(), 0..8), name in "[a-z0-9.-]{1,20}") {
+        let line = format!(". {{\nrewrite {}\n}}\n", words.join(" "));
+        let Ok(corefile) = Memory::new(&line).load() else { return Ok(()) };
+        let rewrite = Rewrite { rules: corefile.blocks[0].rewrite.clone().into() };
+        let Ok(name) = NameBuf::from_text(&name) else { return Ok(()) };
+        let asked = Question { name: name.as_name(), rtype: Rtype::A, rclass: Rclass::IN };
+        let asker = Asker {
+            client: "[2001:db8::1]:9".parse().unwrap(),
+            server: "[::1]:53".parse().unwrap(),
+            is_stream: false,
+            metadata: &|_, _| {},
+        };
+        let (mut done, mut scratch) = (Rewritten::default(), Scratch::default());
+        if rewrite.question(&asked, None, &asker, &mut scratch, &mut done).is_ok() {
+            let _ = rewrite.owner(&done, done.name.as_name(), &mut scratch);
+            let _ = rewrite.value(&done, name.as_name(), &mut scratch);
+            let _ = rewrite.alias(&done, name.as_name(), &mut scratch);
+        }
+    }
+}
+
+fn part() -> impl Strategy<Value = String> {
+    let words = [
+        "{{ ",
+        " }}",
+        "{{- ",
+        " -}}",
+        ".Name",
+        ".Group",
+        ".x",
+        ".Match",
+        " index ",
+        " printf ",
+        "\"%05d%-8s%q\"",
+        " 1",
+        " -2",
+        "if ",
+        "range ",
+        "with ",
+        "else ",
+        "end ",
+        "$x",
+        " := ",
+        " = ",
+        "|",
+        "(",
+        ")",
+        "eq ",
+        "len ",
+        "slice ",
+        "'\u{e9}'",
+        "\"a\u{e9}\\\"\"",
+        "`b`",
+        "/* c */",
+        ".",
+        " ",
+        "\n",
+        "-",
+        "break",
+        ", ",
+        "parseInt ",
+        "\u{e9}",
+        "$",
+        ".Message.Question",
+    ];
+    prop_oneof![
+        proptest::sample::select(words.to_vec()).prop_map(str::to_owned),
+        ".{0,3}"
+    ]
+}
+
+fn word() -> impl Strategy<Value = String> {
+    let words = [
+        "continue",
+        "stop",
+        "name",
+        "exact",
+        "prefix",
+        "suffix",
+        "substring",
+        "regex",
+        "answer",
+        "auto",
+        "value",
+        "ttl",
+        "rcode",
+        "cname",
+        "edns0",
+        "local",
+        "subnet",
+        "set",
+        "(.*)\\.a",
+        "{1}.b",
+        "a.b",
+        ".",
+        ".a",
+        "5-",
+        "24",
+        "0xfe",
+        "NXDOMAIN",
+        "type",
+        "A",
+    ];
+    prop_oneof![8 => proptest::sample::select(words.to_vec()).prop_map(str::to_owned), 1 => "[a-z{}0-9.\\\\]{1,4}"]
 }

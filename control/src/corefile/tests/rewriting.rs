@@ -136,6 +136,12 @@ fn what_rules_do() {
         &["web.far.test"],
         "a. IN A - - @x.oak.",
     );
+    check(
+        "rewrite cname prefix web- api-",
+        "a",
+        &["web-1.oak"],
+        "a. IN A - - @api-1.oak.",
+    );
     check("rewrite edns0 local set 65001 abc", "a", &[], "a. IN A 65001:616263");
     check(
         "rewrite edns0 local append 0xffee 0x0aFF revert",
@@ -187,25 +193,30 @@ fn what_is_wrong_with_rules() {
         ("name exact a b(", "invalid regex matching pattern: b(."),
         (
             "name regex (.*)\\.cedar\\.example {1}.{2}.maple.example",
-            "the rewrite regex pattern ({1}.{2}.maple.example.) uses more subexpressions than its corresponding \
+            "the rewrite regex pattern ({1}.{2}.maple.example) uses more subexpressions than its corresponding \
              matching regex pattern ((.*)\\.cedar\\.example)",
         ),
         (
             "name suffix a b auto",
-            "exceeded the number of arguments for a non-answer rule argument for name rule",
+            "exceeded the number of arguments for a non-answer rule argument for suffix rule",
         ),
-        ("name suffix a b answer", "type missing for answer rule for name rule"),
+        ("name suffix a b answer", "type missing for answer rule for suffix rule"),
         (
             "name suffix a b answer owner x y",
-            "invalid type \"owner\" for answer rule for name rule",
+            "invalid type \"owner\" for answer rule for suffix rule",
         ),
         (
             "name suffix a b answer name x",
-            "name answer rule for name rule: 2 arguments required",
+            "name answer rule for suffix rule: 2 arguments required",
         ),
         (
             "name suffix a b answer auto answer name x y",
             "auto name answer rule cannot be combined with explicit name answer rules",
+        ),
+        ("cname glob a b", "unknown cname rewrite type: glob"),
+        (
+            "name prefix a b answer value ( b",
+            "value answer rule for prefix rule: invalid regex matching pattern: (",
         ),
         ("type A", "type rules must have exactly two arguments"),
         ("type A TYPE5", "invalid type \"TYPE5\""),

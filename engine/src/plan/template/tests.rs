@@ -150,8 +150,8 @@ fn functions() {
         "98 97 31 3 15 1000",
     );
     check(
-        "{{ parseInt \"-80\" 16 64 }} {{ parseInt \"0x1f\" 0 0 }} {{ parseInt \"z\" 36 8 }}",
-        "-128 31 35",
+        "{{ parseInt \"FF\" 16 8 }} {{ parseInt \"0x1f\" 0 0 }} {{ parseInt \"z\" 36 8 }}",
+        "255 31 35",
     );
     check("{{ \"a\\tb\\\"\\x41\" }}{{ `raw\\n` }}", "a\tb\"Araw\\n");
     check(
@@ -251,15 +251,15 @@ fn what_cannot_be_written() {
         ("{{ range .Name }}{{ end }}", "range can't iterate over this value"),
         (
             "{{ parseInt \"x\" 10 8 }}",
-            "error calling parseInt: strconv.ParseInt: parsing \"x\": invalid syntax",
+            "error calling parseInt: strconv.ParseUint: parsing \"x\": invalid syntax",
         ),
         (
-            "{{ parseInt \"128\" 10 8 }}",
-            "error calling parseInt: strconv.ParseInt: parsing \"128\": value out of range",
+            "{{ parseInt \"256\" 10 8 }}",
+            "error calling parseInt: strconv.ParseUint: parsing \"256\": value out of range",
         ),
         (
             "{{ parseInt \"1\" 1 8 }}",
-            "error calling parseInt: strconv.ParseInt: parsing \"1\": invalid base 1",
+            "error calling parseInt: strconv.ParseUint: parsing \"1\": invalid base 1",
         ),
         ("{{ slice \"abc\" 2 1 }}", "error calling slice: index out of range"),
     ] {

@@ -442,19 +442,14 @@ fn ordered(one: &Value<'_>, other: &Value<'_>) -> Result<Ordering, Fault> {
     }
 }
 
-/// Go's `strconv.ParseInt`.
+/// What CoreDNS has as `parseInt`: Go's `strconv.ParseUint`, which takes no sign.
 fn parse_int(text: &str, base: i64, bits: i64) -> Result<i64, Fault> {
-    let wrong = |why: String| {
+    let wrong = |why: &str| {
         Fault::new(format!(
-            "error calling parseInt: strconv.ParseInt: parsing {text:?}: {why}"
+            "error calling parseInt: strconv.ParseUint: parsing {text:?}: {why}"
         ))
     };
-    let (is_negative, digits) = match text.as_bytes().first() {
-        Some(b'-') => (true, &text[1..]),
-        Some(b'+') => (false, &text[1..]),
-        _ => (false, text),
-    };
-    let lower = digits.to_ascii_lowercase();
+    let lower = text.to_ascii_lowercase();
     let (digits, base) = match base {
         0 => {
             let prefixed = [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)];
@@ -464,21 +459,19 @@ fn parse_int(text: &str, base: i64, bits: i64) -> Result<i64, Fault> {
             found.filter(|(rest, _)| !rest.is_empty()).unwrap_or((&lower, 10))
         }
         2..=36 => (lower.as_str(), u32::try_from(base).unwrap_or(10)),
-        _ => return Err(wrong(format!("invalid base {base}"))),
+        _ => return Err(wrong(&format!("invalid base {base}"))),
     };
     let bits = match bits {
         0 => 64,
         1..=64 => u32::try_from(bits).unwrap_or(64),
-        _ => return Err(wrong(format!("invalid bit size {bits}"))),
+        _ => return Err(wrong(&format!("invalid bit size {bits}"))),
     };
     if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(base)) {
-        return Err(wrong("invalid syntax".to_owned()));
+        return Err(wrong("invalid syntax"));
     }
-    let number = i128::from_str_radix(digits, base).unwrap_or(i128::MAX);
-    let number = if is_negative { -number } else { number };
-    let end = 1_i128 << (bits - 1);
-    if !(-end..end).contains(&number) {
-        return Err(wrong("value out of range".to_owned()));
-    }
-    i64::try_from(number).map_err(|_| wrong("value out of range".to_owned()))
+    let number = u64::from_str_radix(digits, base).ok();
+    let number = number.filter(|number| number.checked_shr(bits).unwrap_or(0) == 0);
+    // Numbers of templates have a sign: the upper half of 64 bits does not fit.
+    let number = number.and_then(|number| i64::try_from(number).ok());
+    number.ok_or_else(|| wrong("value out of range"))
 }

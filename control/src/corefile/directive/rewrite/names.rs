@@ -30,6 +30,13 @@ const KINDS: [(&str, Kind); 5] = [
 ];
 
 impl Kind {
+    fn as_str(self) -> &'static str {
+        KINDS
+            .iter()
+            .find(|(_, kind)| *kind == self)
+            .map_or("", |(name, _)| name)
+    }
+
     /// For a text that is absolute and in lower case.
     fn plain(self, text: &str) -> NameMatch {
         match self {
@@ -67,10 +74,10 @@ impl Words<'_, '_, '_> {
         let edit = self.edit(kind, from, to);
         if kind == Kind::Exact {
             // It is used in the other direction, too, and as in CoreDNS both must do as patterns.
-            let (from, to) = (absolute(&from.text), absolute(&to.text));
-            self.pattern(&to, &from, self.all[self.all.len() - behind.len() - 1].span)?;
+            let (from_text, to_text) = (absolute(&from.text), absolute(&to.text));
+            self.pattern(&to_text, &from_text, to.span, "")?;
         }
-        let (is_auto, answers) = self.answers(behind)?;
+        let (is_auto, answers) = self.answers(kind.as_str(), behind)?;
         let edit = edit?;
         let back = match kind {
             Kind::Exact => Back::Remap,
@@ -92,7 +99,10 @@ impl Words<'_, '_, '_> {
     pub(super) fn cname(&mut self) -> Option<Change> {
         let (kind, from, to) = match self.all {
             [from, to] => (Kind::Exact, *from, *to),
-            [kind, from, to] => (self.kind_of("cname", kind)?, *from, *to),
+            [kind, from, to] => {
+                let kind = self.kind(kind, |word| format!("unknown cname rewrite type: {word}"))?;
+                (kind, *from, *to)
+            }
             words => {
                 let many = if words.len() < 2 { "few" } else { "many" };
                 let text = format!("too {many} ({}) arguments for a cname rule", words.len());
@@ -100,27 +110,30 @@ impl Words<'_, '_, '_> {
                 return None;
             }
         };
+        // Unlike in a name rule, a beginning or a part needs not end a label.
+        if matches!(kind, Kind::Prefix | Kind::Substring) {
+            return Some(Change::Alias(NameEdit {
+                matches: kind.plain(&from.text.to_ascii_lowercase()),
+                to: Replacement::plain(&to.text.to_ascii_lowercase()),
+            }));
+        }
         self.edit(kind, from, to).map(Change::Alias)
     }
 
     /// The names that a rule about answers is for.
     pub(super) fn matching(&mut self, rule: &str, kind: Option<&Word>, name: &Word) -> Option<NameMatch> {
         let kind = match kind {
-            Some(word) => self.kind_of(rule, word)?,
+            Some(word) => self.kind(word, |_| {
+                format!("{rule} rule supports only exact, prefix, suffix, substring, and regex name matching")
+            })?,
             None => Kind::Exact,
         };
         if kind == Kind::Regex {
             return self
-                .pattern(&name.text, "", name.span)
+                .pattern(&name.text, "", name.span, "")
                 .map(|captures| NameMatch::Regex(captures.into()));
         }
         Some(kind.plain(&absolute(&name.text)))
-    }
-
-    fn kind_of(&mut self, rule: &str, word: &Word) -> Option<Kind> {
-        self.kind(word, |_| {
-            format!("{rule} rule supports only exact, prefix, suffix, substring, and regex name matching")
-        })
     }
 
     fn kind(&mut self, word: &Word, wrong: impl FnOnce(&str) -> String) -> Option<Kind> {
@@ -135,31 +148,30 @@ impl Words<'_, '_, '_> {
     }
 
     fn edit(&mut self, kind: Kind, from: &Word, to: &Word) -> Option<NameEdit> {
-        let to_text = absolute(&to.text);
         if kind != Kind::Regex {
             return Some(NameEdit {
                 matches: kind.plain(&absolute(&from.text)),
-                to: Replacement::plain(&to_text),
+                to: Replacement::plain(&absolute(&to.text)),
             });
         }
-        self.by_pattern(from, &to_text)
+        self.by_pattern(from, to, "")
     }
 
-    fn by_pattern(&mut self, from: &Word, to: &str) -> Option<NameEdit> {
-        let captures = self.pattern(&from.text, to, from.span)?;
-        let to = Replacement::new(to, captures.group_count());
+    fn by_pattern(&mut self, from: &Word, to: &Word, rule: &str) -> Option<NameEdit> {
+        let captures = self.pattern(&from.text, &to.text, from.span, rule)?;
+        let to = Replacement::new(&absolute(&to.text), captures.group_count());
         let matches = NameMatch::Regex(captures.into());
         Some(NameEdit { matches, to })
     }
 
-    /// A pattern that has the groups which its replacement uses.
-    fn pattern(&mut self, pattern: &str, replacement: &str, span: Span) -> Option<Captures> {
+    /// A pattern that has the groups which its replacement uses; `rule` stands in front of what is wrong with it.
+    fn pattern(&mut self, pattern: &str, replacement: &str, span: Span, rule: &str) -> Option<Captures> {
         let captures = re2::check_len(pattern)
             .and_then(|()| Captures::new(&re2::translated(pattern)).map_err(|error| error.to_string()));
         let captures = match captures {
             Ok(captures) => captures,
             Err(why) => {
-                let text = format!("invalid regex matching pattern: {pattern}");
+                let text = format!("{rule}invalid regex matching pattern: {pattern}");
                 self.error(span, &text, &format!("a regular expression (RE2): {why}"));
                 return None;
             }
@@ -167,7 +179,7 @@ impl Words<'_, '_, '_> {
         let is_used = |group: &usize| replacement.contains(&format!("{{{group}}}"));
         if (0..=GROUPS_LOOKED_FOR).filter(is_used).count() > captures.group_count() {
             let text = format!(
-                "the rewrite regex pattern ({replacement}) uses more subexpressions than its corresponding matching \
+                "{rule}the rewrite regex pattern ({replacement}) uses more subexpressions than its corresponding matching \
                  regex pattern ({pattern})"
             );
             self.error(span, &text, &format!("more groups than {}", captures.group_count()));
@@ -177,48 +189,47 @@ impl Words<'_, '_, '_> {
     }
 
     /// `[answer] auto`, `[answer] name FROM TO`, `[answer] value FROM TO`, any number of them.
-    fn answers(&mut self, words: &[&Word]) -> Option<(bool, Vec<AnswerRule>)> {
+    fn answers(&mut self, kind: &str, words: &[&Word]) -> Option<(bool, Vec<AnswerRule>)> {
         let mut is_auto = None;
         let mut answers: Vec<AnswerRule> = Vec::new();
         let mut rest = words;
         if let Some(first) = rest.first().filter(|word| !is(word, "answer")) {
-            let text = "exceeded the number of arguments for a non-answer rule argument for name rule";
-            self.error(first.span, text, "`answer`, or nothing");
+            let text = format!("exceeded the number of arguments for a non-answer rule argument for {kind} rule");
+            self.error(first.span, &text, "`answer`, or nothing");
             return None;
         }
         while let Some((word, behind)) = rest.split_first() {
-            let (kind, behind) = match (is(word, "answer"), behind.split_first()) {
+            let (what, behind) = match (is(word, "answer"), behind.split_first()) {
                 (false, _) => (*word, behind),
-                (true, Some((kind, behind))) => (*kind, behind),
+                (true, Some((what, behind))) => (*what, behind),
                 (true, None) => {
-                    let text = "type missing for answer rule for name rule";
-                    self.error(word.span, text, "`auto`, `name` or `value`");
+                    let text = format!("type missing for answer rule for {kind} rule");
+                    self.error(word.span, &text, "`auto`, `name` or `value`");
                     return None;
                 }
             };
-            let field = match &*kind.text.to_ascii_lowercase() {
+            let what_word = what.text.to_ascii_lowercase();
+            let field = match &*what_word {
                 "auto" => {
-                    is_auto = Some(kind.span);
+                    is_auto = Some(what.span);
                     rest = behind;
                     continue;
                 }
                 "name" => AnswerField::Owner,
                 "value" => AnswerField::Value,
                 other => {
-                    let text = format!("plugin/rewrite: invalid type {other:?} for answer rule for name rule");
-                    self.scope.unknown(kind.span, text, other, &["auto", "name", "value"]);
+                    let text = format!("plugin/rewrite: invalid type {other:?} for answer rule for {kind} rule");
+                    self.scope.unknown(what.span, text, other, &["auto", "name", "value"]);
                     return None;
                 }
             };
+            let rule = format!("{what_word} answer rule for {kind} rule: ");
             let [from, to, behind @ ..] = behind else {
-                let text = format!(
-                    "{} answer rule for name rule: 2 arguments required",
-                    kind.text.to_ascii_lowercase()
-                );
-                self.error(kind.span, &text, "a regular expression, and what comes in its place");
+                let text = format!("{rule}2 arguments required");
+                self.error(what.span, &text, "a regular expression, and what comes in its place");
                 return None;
             };
-            let edit = self.by_pattern(from, &absolute(&to.text))?;
+            let edit = self.by_pattern(from, to, &rule)?;
             answers.push(AnswerRule { field, edit });
             rest = behind;
         }
