@@ -33,6 +33,10 @@ impl World for Folder<'_> {
         matches!(path.to_str(), Some("/x" | "/x/a" | "/x/b"))
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        matches!(path.to_str(), Some("/x/a" | "/x/b"))
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         (name.len() == 1).then(|| format!("{name} {{$A}} }}"))
     }

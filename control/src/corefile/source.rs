@@ -98,6 +98,8 @@ pub trait World {
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
     /// Whether anything stands at a path.
     fn exists(&self, path: &Path) -> bool;
+    /// Whether a regular file stands there, or a link to one: reading anything else may never end.
+    fn is_file(&self, path: &Path) -> bool;
     /// The value of an environment variable.
     fn variable(&self, name: &str) -> Option<String>;
     /// The working directory.
@@ -130,6 +132,10 @@ impl World for Machine {
         path.exists()
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         // An empty name or one with `=` is asked for by `{$=}`; the standard library answers None.
         std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
@@ -147,6 +153,14 @@ pub fn read_text(world: &dyn World, path: &Path) -> Result<String, String> {
         return Err(format!("is larger than {} MiB", FILE_BYTES_MAX >> 20));
     }
     Ok(text_of(&bytes))
+}
+
+/// Reads a file that a directive names, which must be a regular one.
+pub fn read_named(world: &dyn World, path: &Path) -> Result<String, String> {
+    if world.exists(path) && !world.is_file(path) {
+        return Err("it is no regular file".to_owned());
+    }
+    read_text(world, path)
 }
 
 /// Bytes as text, see [`read_text`].

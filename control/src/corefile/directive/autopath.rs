@@ -7,7 +7,7 @@ use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
 use crate::corefile::resolv_conf;
-use crate::corefile::source::read_text;
+use crate::corefile::source::read_named;
 
 /// Suffixes of a search path, at most: each is a look-up more for a name that does not exist.
 const SEARCH_MAX: usize = 32;
@@ -26,7 +26,7 @@ pub(super) fn autopath(line: &Line, scope: &mut Scope<'_>) -> Option<Autopath> {
         of_source(conf, source, scope);
         return None;
     }
-    let text = match read_text(scope.world, &scope.path(conf)) {
+    let text = match read_named(scope.world, &scope.path(conf)) {
         Ok(text) => text,
         Err(why) => {
             let text = format!("plugin/autopath: failed to parse {:?}: {why}", conf.text);

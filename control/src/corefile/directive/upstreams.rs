@@ -9,7 +9,7 @@ use crate::corefile::diagnostic::{Diagnostic, nearest};
 use crate::corefile::lexer::Word;
 use crate::corefile::resolv_conf;
 use crate::corefile::settings::{Upstream, UpstreamPlace, UpstreamTransport};
-use crate::corefile::source::read_text;
+use crate::corefile::source::read_named;
 
 /// Servers that one directive may name, those in files counted.
 pub(super) const UPSTREAMS_MAX: usize = 256;
@@ -91,7 +91,7 @@ fn one(word: &Word, directive: &str, scope: &mut Scope<'_>) -> Vec<Upstream> {
         (Ok(address), Some(port)) => UpstreamPlace::Address(SocketAddr::new(address, port)),
         (Ok(_), None) => return bad_port(word, directive, scope),
         (Err(_), port) => {
-            let why = match read_text(scope.world, &scope.path_of(text)) {
+            let why = match read_named(scope.world, &scope.path_of(text)) {
                 Ok(text) => return of_file(&text, word, directive, scope),
                 Err(why) => why,
             };

@@ -178,6 +178,19 @@ fn who_cannot_be_asked() {
     ] {
         assert_eq!(error(&format!("forward . {words}")), expected);
     }
+    // A folder of that name is none of the files.
+    let folder = Memory::new(". {\nforward . sub /etc/sub\n}\n")
+        .file("sub/r", RESOLV)
+        .load()
+        .unwrap_err();
+    assert_eq!(
+        folder.errors[0].label.as_deref(),
+        Some("as a file: it is no regular file")
+    );
+    assert_eq!(
+        folder.errors[0].text,
+        "plugin/forward: not an IP address, file, or valid domain: \"/etc/sub\""
+    );
     let servers = |many: usize| {
         let lines: String = (0..many)
             .map(|n| format!("nameserver 192.0.{}.{}\n", n / 256, n % 256))

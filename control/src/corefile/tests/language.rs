@@ -370,6 +370,10 @@ impl World for Counted<'_> {
         self.0.exists(path)
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        self.0.is_file(path)
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         self.0.variable(name)
     }

@@ -72,6 +72,10 @@ impl World for Memory {
         self.files.keys().any(|file| file.starts_with(&path))
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        self.files.contains_key(&absolute(&self.working_folder(), path))
+    }
+
     fn variable(&self, name: &str) -> Option<String> {
         self.variables.get(name).cloned()
     }
