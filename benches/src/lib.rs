@@ -110,6 +110,7 @@ impl World {
         Self {
             responder,
             config: Config {
+                cache: None,
                 listeners: vec![listener],
                 plans: vec![plan],
             },

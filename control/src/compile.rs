@@ -10,7 +10,7 @@ use nodens_engine::io::{ListenerId, Transport};
 use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
-    Auto, Clients, Copied, Forward, Hosts, LoadBalance, Local, Plan, Secondary, Source, Step, Transfer, ZoneMap,
+    Auto, Cache, Clients, Copied, Forward, Hosts, LoadBalance, Local, Plan, Secondary, Source, Step, Transfer, ZoneMap,
 };
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::stream::StreamLimits;
@@ -21,8 +21,9 @@ use nodens_sources::{etcd, secondary};
 use nodens_wire::NameBuf;
 
 use crate::addresses;
-use crate::admin::{PluginEnabled, SeriesLabels};
+use crate::admin::{CacheMetrics, PluginEnabled, SeriesLabels};
 use crate::auto::AutoSource;
+use crate::caches;
 use crate::certificates::{self, Certificates};
 use crate::corefile::settings::{self, Key, PathSetting, QueriesMax, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
@@ -54,6 +55,8 @@ pub struct Compiled {
     pub certificates: Vec<Certificates>,
     /// `loadbalance weighted` directives.
     pub weights: Vec<WeightsSource>,
+    /// What is shown of `cache` directives.
+    pub caches: Vec<CacheMetrics>,
     /// What handles queries, for each server and zone.
     pub plugins: Vec<PluginEnabled>,
     /// `zone:port`, one for each zone of each address, in file order.
@@ -144,12 +147,15 @@ pub fn compile(blocks: &[ServerBlock], hash: &NameHash, numbers: &mut Numbers) -
             hosts: Vec::new(),
             certificates: Vec::new(),
             weights: Vec::new(),
+            caches: Vec::new(),
             plugins: Vec::new(),
             start_lines: Vec::new(),
             notices: Vec::new(),
         },
         errors: blocks.iter().flat_map(|block| block.unbuilt.iter().cloned()).collect(),
     };
+    compiler.numbers.caches.resize(blocks);
+    compiler.out.config.cache = compiler.numbers.caches.slab();
     for block in blocks {
         compiler.block(block);
     }
@@ -230,6 +236,18 @@ impl Compiler<'_> {
                 self.out
                     .start_lines
                     .push(format!("{}{}:{}{on}", key.scheme.prefix(), key.zone, key.port));
+            }
+        }
+        for step in self.out.config.plans[plan_at as usize].steps.iter() {
+            if let (Step::Cache(own), Some(cache)) = (step, &block.cache) {
+                let zones: Vec<_> = cache.zones.iter().map(NameBuf::to_string).collect();
+                let series: Vec<_> = routes
+                    .iter()
+                    .map(|(_, labels, series)| (labels.clone(), *series))
+                    .collect();
+                self.out
+                    .caches
+                    .extend(CacheMetrics::of(&own.block, &zones.join(","), &series));
             }
         }
         let counts = block.auto.is_some() && block.prometheus.is_some();
@@ -390,6 +408,14 @@ impl Compiler<'_> {
         }
         if !block.acl.is_empty() {
             steps.push(Step::Acl(steps::acl(block, self.hash)));
+        }
+        if let Some(cache) = &block.cache
+            && let Some(own) = self.numbers.caches.block(block, cache)
+        {
+            steps.push(Step::Cache(Cache {
+                settings: caches::settings(cache, self.hash),
+                block: own,
+            }));
         }
         if let Some(header) = block.header {
             steps.push(Step::Header(steps::header(header)));

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use nodens_engine::cache::flight::{Flights, Wake};
 use nodens_engine::io::{self as port, Counters, PortKind, SharedSocket, Waker};
 use nodens_engine::responder::Responder;
 use nodens_engine::snapshot::Published;
@@ -60,10 +61,18 @@ impl Crew {
             ports: (0..len).map(|_| Arc::new(Counters::new())).collect(),
         };
         let cores = own_cores(len);
-        for at in 0..len {
-            let responder = Responder::new(random::seed()?, hash.clone(), Arc::clone(&crew.stats[at]), None);
+        let wakers = (0..len).map(|_| Waker::new()).collect::<io::Result<Vec<_>>>();
+        let wakers = wakers.context("cannot start a worker")?;
+        let wakes = wakers
+            .iter()
+            .cloned()
+            .map(|waker| -> Wake { Box::new(move || waker.wake()) });
+        let flights = Flights::new(wakes);
+        for (at, waker) in wakers.into_iter().enumerate() {
+            let mut responder = Responder::new(random::seed()?, hash.clone(), Arc::clone(&crew.stats[at]), None);
+            responder.merge_with(Arc::clone(&flights), at as u16);
             let core = cores.as_ref().and_then(|cores| cores.get(at).copied());
-            let worker = Worker::start(kind, responder, published, &crew.ports[at], core)?;
+            let worker = Worker::start(kind, responder, published, &crew.ports[at], waker, core)?;
             crew.workers.push(worker);
         }
         Ok(crew)
@@ -141,9 +150,9 @@ impl Worker {
         mut responder: Responder,
         published: &Arc<Published>,
         counters: &Arc<Counters>,
+        waker: Waker,
         core: Option<usize>,
     ) -> anyhow::Result<Self> {
-        let waker = Waker::new().context("cannot start a worker")?;
         let (boss, orders) = Boss::new(waker.clone());
         let ended = Arc::new(AtomicBool::new(false));
         let own_ended = Arc::clone(&ended);

@@ -14,6 +14,7 @@ mod addresses;
 pub mod admin;
 pub mod args;
 pub mod auto;
+pub mod caches;
 pub mod certificates;
 pub mod cgroup;
 pub mod compile;

@@ -20,6 +20,7 @@ use nodens_wire::NameBuf;
 
 use crate::admin::SeriesLabels;
 use crate::auto::AutoNames;
+use crate::caches::Caches;
 use crate::corefile::log_format::LogFormat;
 use crate::corefile::settings::{Consolidate, Scheme, Transfer};
 use crate::forward::Stanzas;
@@ -110,6 +111,8 @@ pub struct Numbers {
     claimed: HashMap<Arc<SourceKey>, u32>,
     /// Stanzas of `forward` and `proxy`.
     pub stanzas: Stanzas,
+    /// The cache.
+    pub caches: Caches,
 }
 
 /// What is gone, and whose numbers are free again.
@@ -128,6 +131,7 @@ impl Numbers {
         next.generation += 1;
         next.claimed.clear();
         next.stanzas = self.stanzas.next();
+        next.caches = self.caches.next();
         let kept = next.series.unused_since(self.generation, SERIES_KEPT);
         next.series.forget_before(kept);
         next
@@ -233,6 +237,7 @@ impl Numbers {
         // Lines that were left for the log before may still wait to be written.
         self.formats.forget_before(self.generation.saturating_sub(1));
         self.consolidate.forget_before(self.generation.saturating_sub(1));
+        self.caches.let_go();
         let listeners = self.listeners.forget_before(self.generation);
         let zones = self.zones.forget_before(self.generation);
         for &zone in &zones {

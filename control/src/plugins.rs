@@ -18,6 +18,7 @@ pub fn of(block: &ServerBlock) -> Vec<&'static str> {
         (block.chaos.is_some(), "chaos"),
         (block.loadbalance.is_some(), "loadbalance"),
         (!block.acl.is_empty(), "acl"),
+        (block.cache.is_some(), "cache"),
         (block.header.is_some(), "header"),
         (block.minimal, "minimal"),
         (!block.transfer.is_empty(), "transfer"),

@@ -20,7 +20,7 @@ use nodens_engine::worker::Command;
 use nodens_engine::zone::trie::NameHash;
 use tokio::sync::Notify;
 
-use crate::admin::{self, PluginEnabled, Readiness, Shown};
+use crate::admin::{self, CacheMetrics, PluginEnabled, Readiness, Shown};
 use crate::args::Options;
 use crate::certificates::Followed;
 use crate::compile::{Address, Compiled, compile};
@@ -255,7 +255,7 @@ impl Server {
         self.sources = kept;
         self.sources.extend(sources);
         self.numbers = numbers;
-        self.show(&corefile, &compiled.listeners, compiled.plugins);
+        self.show(&corefile, &compiled.listeners, compiled.plugins, compiled.caches);
         self.endpoints.change(endpoints, &self.admin);
         let addresses = compiled.listeners.iter().map(|address| address.socket);
         self.admin
@@ -372,13 +372,15 @@ impl Server {
     }
 
     /// Has the endpoints show what is in use now.
-    fn show(&self, corefile: &Corefile, listeners: &[Address], plugins: Vec<PluginEnabled>) {
+    fn show(&self, corefile: &Corefile, listeners: &[Address], plugins: Vec<PluginEnabled>, caches: Vec<CacheMetrics>) {
         let Admin { metrics, readiness } = &self.admin;
         let listeners = listeners.iter().map(|address| (address.id, address.label.clone()));
         metrics.shown.store(Arc::new(Shown {
             listeners: listeners.collect(),
             series: self.numbers.series_labels(),
             plugins,
+            caches,
+            cache: self.numbers.caches.slab(),
             etcd: self.sources.iter().filter_map(|source| source.etcd.clone()).collect(),
             stanzas: self.numbers.stanzas.all().cloned().collect(),
         }));

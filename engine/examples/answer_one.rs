@@ -54,6 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         fallthrough: None,
     });
     let config = Config {
+        cache: None,
         listeners: vec![Listener {
             routes,
             dropped: 0,

@@ -126,6 +126,8 @@ pub(crate) struct Extras {
     pub(crate) tc: bool,
     /// RD, where it is not to be the query's.
     pub(crate) rd: Option<bool>,
+    /// Another query asked for it, and keeps it.
+    pub(crate) is_shared: bool,
     /// An extended error (RFC 8914).
     pub(crate) error: Option<u16>,
     /// There is no reply.

@@ -270,6 +270,7 @@ impl Responder {
         while let Some((stream, state)) = self.streams.expire(now.clock.now) {
             self.close(stream, Some(state));
         }
+        self.lose_patience(now);
         self.forwarder.timeout(now.clock.now);
         self.go_on(now);
     }

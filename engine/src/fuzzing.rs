@@ -74,6 +74,7 @@ impl Default for World {
             responder: Responder::new([1; 32], hash, Arc::clone(&stats), None),
             stats,
             config: Config {
+                cache: None,
                 listeners: vec![listener],
                 plans,
             },

@@ -100,6 +100,32 @@ fn append(message: &Message<'_>, room: &mut Vec<u8>, out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
+/// Appends the kept form of what the answer to a question holds to `out`: what the steps behind the cache made of a reply. Its
+/// extended error is not kept.
+pub(crate) fn keep_answer(answer: &Answer<'_>, flags: Flags, out: &mut Vec<u8>) {
+    let start = out.len();
+    head(answer.rcode, flags, &[], out);
+    let sections = answer.sections.iter().zip(answer.begins());
+    for ((section, begin), place) in sections.zip([4, 6, 8]) {
+        let section = &section[begin..];
+        for pick in section {
+            let owner = match pick.owner {
+                Owner::Question => None,
+                Owner::Name(name) => Some(answer.bytes(name)),
+            };
+            put(owner, pick.rtype, pick.ttl, answer.bytes(pick.rdata), out);
+        }
+        // A section of an answer is shorter than that.
+        let count = section.len() as u16;
+        out[start + place..][..2].copy_from_slice(&count.to_be_bytes());
+    }
+}
+
+/// Appends the kept form of a reply that says nothing but how it went.
+pub(crate) fn keep_failure(rcode: Rcode, out: &mut Vec<u8>) {
+    head(rcode, Flags(0), &[], out);
+}
+
 fn head(rcode: Rcode, flags: Flags, error: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&rcode.0.to_be_bytes());
     out.extend_from_slice(&flags.0.to_be_bytes());

@@ -21,6 +21,7 @@ use rand::rngs::ChaCha8Rng;
 use rand::{Rng as _, SeedableRng as _};
 
 use crate::answer::{Answer, Memory, Reason};
+use crate::cache::flight::Flights;
 use crate::edns::{ReplyOpt, UDP_SIZE, reply_opt, udp_limit};
 use crate::encode::{self, Written};
 use crate::forward::Forwarder;
@@ -55,13 +56,17 @@ pub struct Now<'z> {
 /// See the module.
 #[derive(Debug)]
 pub struct Responder {
-    hash: NameHash,
+    pub(crate) hash: NameHash,
     pub(crate) random: ChaCha8Rng,
     pub(crate) stats: Arc<WorkerStats>,
     log: Option<LogQueue>,
     pub(crate) streams: Streams,
     pub(crate) waiting: WaitingRoom,
     pub(crate) forwarder: Forwarder,
+    /// Equal questions of all workers, and which of them this one is.
+    pub(crate) flights: Option<(Arc<Flights>, u16)>,
+    /// What was just shown out of the cache is to be made new.
+    refreshes: bool,
     effects: VecDeque<(Effect, Vec<u8>)>,
     /// The bytes of the effect that was given out last.
     leaving: Vec<u8>,
@@ -80,6 +85,8 @@ pub(crate) struct Work {
     pub(crate) message: Vec<u8>,
     /// Room for rdata that are unpacked.
     pub(crate) rdata: Vec<u8>,
+    /// Room for what the cache gives.
+    kept: Vec<u8>,
     /// What came under TLS, and the answers before they are sealed.
     pub(crate) opened: Vec<u8>,
     pub(crate) answers: Vec<u8>,
@@ -168,6 +175,8 @@ impl Responder {
             streams: Streams::new(),
             waiting: WaitingRoom::default(),
             forwarder,
+            flights: None,
+            refreshes: false,
             effects: VecDeque::new(),
             leaving: Vec::new(),
             memory: Memory::default(),
@@ -176,11 +185,17 @@ impl Responder {
                 services: Scratch::default(),
                 message: Vec::new(),
                 rdata: Vec::new(),
+                kept: Vec::new(),
                 opened: Vec::new(),
                 answers: Vec::new(),
             },
             folded: vec![[0; 256]; BATCH_MAX],
         }
+    }
+
+    /// Asks what other workers ask too only once; this one has that number among them.
+    pub fn merge_with(&mut self, flights: Arc<Flights>, worker: u16) {
+        self.flights = Some((flights, worker));
     }
 
     /// Leaves lines for the log in this queue from now on.
@@ -242,7 +257,12 @@ impl Responder {
         answer: &mut Answer<'z>,
     ) -> usize {
         match self.respond(now, asking, room, answer) {
-            Ok(len) => len,
+            Ok(len) => {
+                if std::mem::take(&mut self.refreshes) {
+                    self.refresh(now, asking);
+                }
+                len
+            }
             Err(ask) => {
                 self.wait(now, asking, ask);
                 0
@@ -365,6 +385,8 @@ impl Responder {
             &mut self.work.services,
             &mut self.random,
             asking.told,
+            &self.hash,
+            &mut self.work.kept,
         );
         let asked = Asked {
             name: query.qname,
@@ -375,9 +397,7 @@ impl Responder {
             may_copy,
         };
         walk.answer(plan, &asked, asking.probe.as_ref(), 0, answer);
-        if let Some(ask) = walk.into_wants() {
-            return Err(ask);
-        }
+        self.refreshes |= walk.end()?;
         if answer.transfer.is_some() {
             self.limit_transfers(answer);
         }
@@ -557,11 +577,8 @@ impl Responder {
     /// When [`Responder::timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.streams
-            .deadline()
-            .into_iter()
-            .chain(self.forwarder.poll_timeout())
-            .min()
+        let own = self.streams.deadline().into_iter().chain(self.waiting.deadline());
+        own.chain(self.forwarder.poll_timeout()).min()
     }
 
     /// The next thing to be done, and the bytes it speaks of.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 
+use crate::cache::Cache;
 use crate::plan::{Plan, ZoneMap};
 use crate::stream::StreamLimits;
 use crate::tls::TlsSettings;
@@ -108,6 +109,8 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// By [`Route::plan`].
     pub plans: Vec<Plan>,
+    /// What `cache` keeps, of all blocks.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// What is published.

@@ -160,6 +160,38 @@ pub struct Series {
     pub panics: Counter,
     /// Answers that a limit cut short; counted likewise.
     pub limited: Counter,
+    /// What `cache` did.
+    pub cache: CacheCounters,
+}
+
+/// What the `cache` of a block counts.
+#[derive(Debug, Default)]
+pub struct CacheCounters {
+    /// Questions that were looked up.
+    pub requests: Counter,
+    /// Those that were answered: with data, and with denials and failures.
+    pub hits: [Counter; 2],
+    /// Those that were not.
+    pub misses: Counter,
+    /// Entries that were asked for anew behind an answer.
+    pub prefetches: Counter,
+    /// Answers that had expired.
+    pub stale: Counter,
+}
+
+impl CacheCounters {
+    fn clear(&self) {
+        let Self {
+            requests,
+            hits: [success, denial],
+            misses,
+            prefetches,
+            stale,
+        } = self;
+        for counter in [requests, success, denial, misses, prefetches, stale] {
+            counter.clear();
+        }
+    }
 }
 
 /// One query, as it is counted.
@@ -188,12 +220,14 @@ impl Series {
             acl,
             panics,
             limited,
+            cache,
         } = self;
         requests.iter().flatten().flatten().for_each(Counter::clear);
         request_size.iter().chain(response_size).for_each(Histogram::clear);
         duration.clear();
         responses.iter().flatten().chain(acl).for_each(Counter::clear);
         [dnssec_ok, panics, limited].into_iter().for_each(Counter::clear);
+        cache.clear();
     }
 
     pub(crate) fn count(&self, seen: &Observed) {

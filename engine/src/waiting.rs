@@ -5,11 +5,15 @@
 //! what it was told. So no step has to remember where it was, nothing of the old data is pinned, and the answer is made of
 //! the data and the configuration of the moment at which it is sent.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nodens_wire::{Flags, NameBuf, Rclass, Rtype};
 
+use crate::cache::Key;
+use crate::cache::flight::Token;
 use crate::forward::{Failed, Stanza};
 use crate::io::{ListenerId, Peer, StreamId};
 use crate::responder::Origin;
@@ -33,6 +37,31 @@ pub(crate) struct Ask {
     pub(crate) flags: Flags,
     pub(crate) dnssec_ok: bool,
     pub(crate) udp_size: u16,
+    /// Equal questions are asked once, and their answer is kept.
+    pub(crate) merge: Option<Merge>,
+    /// After this time there is an old answer instead.
+    pub(crate) patience: Option<Duration>,
+}
+
+/// Where the cache keeps the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Merge {
+    pub(crate) hash: u64,
+    pub(crate) block: u32,
+}
+
+impl Ask {
+    /// Under what the cache keeps the answer; `folded` is the name in lower case.
+    pub(crate) fn key<'k>(&self, merge: Merge, folded: &'k [u8]) -> Key<'k> {
+        Key {
+            block: merge.block,
+            name: folded,
+            rtype: self.rtype,
+            rclass: self.rclass,
+            dnssec_ok: self.dnssec_ok,
+            checking_disabled: self.flags.cd(),
+        }
+    }
 }
 
 impl PartialEq for Ask {
@@ -48,34 +77,66 @@ impl PartialEq for Ask {
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
     /// The reply, as [`crate::reply`] keeps it.
-    Reply(Arc<[u8]>),
+    Reply {
+        bytes: Arc<[u8]>,
+        /// Another query asked for it.
+        is_shared: bool,
+    },
     /// There is none.
     Failed(Arc<Failed>),
 }
 
+/// What a walk through the plan is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A client waits.
+    #[default]
+    Asked,
+    /// He waited long enough: an old answer will do.
+    Late,
+    /// Nobody waits; what is kept is to be made new.
+    Refresh,
+}
+
 /// What a query was told, in the order in which it asked.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Vec<(Ask, Said)>);
+pub(crate) struct Told {
+    said: Vec<(Ask, Said)>,
+    pub(crate) mode: Mode,
+}
 
 /// For a query that has not waited.
-pub(crate) static NOTHING: Told = Told(Vec::new());
+pub(crate) static NOTHING: Told = Told {
+    said: Vec::new(),
+    mode: Mode::Asked,
+};
 
 impl Told {
+    /// Nothing yet.
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self { said: Vec::new(), mode }
+    }
+
+    /// The same, for another walk.
+    pub(crate) fn into_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
     /// The query has not waited yet: what steps count is counted now, and not again.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.0.is_empty()
+        self.said.is_empty() && self.mode == Mode::Asked
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= TOLD_MAX
+        self.said.len() >= TOLD_MAX
     }
 
     pub(crate) fn of(&self, ask: &Ask) -> Option<&Said> {
-        self.0.iter().find(|(asked, _)| asked == ask).map(|(_, said)| said)
+        self.said.iter().find(|(asked, _)| asked == ask).map(|(_, said)| said)
     }
 
     pub(crate) fn push(&mut self, ask: &Ask, said: Said) {
-        self.0.push((ask.clone(), said));
+        self.said.push((ask.clone(), said));
     }
 }
 
@@ -146,11 +207,25 @@ pub(crate) struct Waiting {
     pub(crate) told: Told,
     /// What it waits for.
     pub(crate) ask: Box<Ask>,
+    /// Others wait for the same.
+    pub(crate) token: Option<Token>,
+    /// It was looked up once more when it was the first to ask.
+    pub(crate) is_looked_up: bool,
 }
 
 /// A place among those that wait, and whose it is: a place that was given to another is not found by an old number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(crate) u64);
+
+impl Ticket {
+    fn turn(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn place(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
 
 #[derive(Debug)]
 struct Place {
@@ -164,6 +239,8 @@ struct Place {
 pub(crate) struct WaitingRoom {
     places: Vec<Place>,
     free: Vec<u32>,
+    /// When the patience of some ends.
+    due: BTreeSet<(Instant, Ticket)>,
 }
 
 impl WaitingRoom {
@@ -188,12 +265,39 @@ impl WaitingRoom {
         Ticket(u64::from(place.turn) << 32 | u64::from(at))
     }
 
+    /// Has one be [`due`](Self::take_due) at a time, unless it left before.
+    pub(crate) fn expect(&mut self, ticket: Ticket, at: Instant) {
+        self.due.insert((at, ticket));
+    }
+
+    /// When the patience of the next one ends.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// The next one whose patience has ended.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<Ticket> {
+        self.deadline().filter(|at| *at <= now)?;
+        self.due.pop_first().map(|(_, ticket)| ticket)
+    }
+
+    /// One that waits.
+    pub(crate) fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiting> {
+        let place = self
+            .places
+            .get_mut(ticket.place())
+            .filter(|place| place.turn == ticket.turn())?;
+        place.waiting.as_deref_mut()
+    }
+
     /// Takes one out.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> Option<Box<Waiting>> {
-        let (turn, at) = ((ticket.0 >> 32) as u32, ticket.0 as u32);
-        let place = self.places.get_mut(at as usize).filter(|place| place.turn == turn)?;
+        let place = self
+            .places
+            .get_mut(ticket.place())
+            .filter(|place| place.turn == ticket.turn())?;
         let waiting = place.waiting.take()?;
-        self.free.push(at);
+        self.free.push(ticket.place() as u32);
         Some(waiting)
     }
 }

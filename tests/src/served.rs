@@ -103,6 +103,7 @@ pub fn config(blocks: Vec<(&str, Plan)>) -> Config {
         plans.push(plan);
     }
     Config {
+        cache: None,
         listeners: vec![Listener {
             routes,
             dropped,

@@ -43,9 +43,16 @@ pub(super) fn enter<'z>(forward: &'z Forward, visit: &mut Visit<'_, 'z>, answer:
             name: visit.asked.name.to_buf(),
             rtype: visit.asked.rtype,
             rclass: visit.asked.rclass,
-            flags: query.flags,
+            // RFC 6840 §5.7: what is kept is to say whether signatures were checked.
+            flags: if visit.merge.is_some() {
+                query.flags.with_ad(true)
+            } else {
+                query.flags
+            },
             dnssec_ok: visit.client.dnssec_ok(),
             udp_size: edns::offered(query),
+            merge: visit.merge,
+            patience: visit.patience,
         };
         let Some(said) = visit.ask(ask) else {
             return Flow::Waits;
@@ -58,7 +65,7 @@ pub(super) fn enter<'z>(forward: &'z Forward, visit: &mut Visit<'_, 'z>, answer:
                 answer.reason = Some(Reason::Upstream(Arc::clone(failed)));
                 return Flow::Answered;
             }
-            Said::Reply(bytes) => {
+            Said::Reply { bytes, is_shared } => {
                 let reply = Reply::new(bytes);
                 let is_nodata = reply.rcode() == Rcode::NOERROR && reply.count(Section::Answer) == 0;
                 if !forward.is_proxy && stanzas.peek().is_some() && stanza.goes_on_after(reply.rcode(), is_nodata) {
@@ -66,6 +73,7 @@ pub(super) fn enter<'z>(forward: &'z Forward, visit: &mut Visit<'_, 'z>, answer:
                     continue;
                 }
                 answer.rclass = visit.asked.rclass;
+                answer.extras.is_shared = *is_shared;
                 reply.answer(|ttl| ttl, answer);
                 return Flow::Answered;
             }

@@ -13,6 +13,7 @@
 mod acl;
 mod any;
 pub mod autopath;
+mod cache;
 mod chaos;
 pub mod dns64;
 mod etcd;
@@ -47,6 +48,7 @@ use crate::zone::trie::Spot;
 use view::View;
 
 pub use acl::{Acl, AclAction, AclLine, AclStanza};
+pub use cache::Cache;
 pub use chaos::Chaos;
 pub use file::{Auto, Copied, Secondary, Strangers};
 pub use forward::Forward;
@@ -74,6 +76,8 @@ pub enum StepName {
     LoadBalance,
     /// `acl`
     Acl,
+    /// `cache`
+    Cache,
     /// `header`
     Header,
     /// `minimal`
@@ -100,12 +104,13 @@ pub enum StepName {
 
 impl StepName {
     /// All of them, in the order of execution.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Local,
         Self::Any,
         Self::Chaos,
         Self::LoadBalance,
         Self::Acl,
+        Self::Cache,
         Self::Header,
         Self::Minimal,
         Self::Transfer,
@@ -128,6 +133,7 @@ impl StepName {
             Self::Chaos => "chaos",
             Self::LoadBalance => "loadbalance",
             Self::Acl => "acl",
+            Self::Cache => "cache",
             Self::Header => "header",
             Self::Minimal => "minimal",
             Self::Transfer => "transfer",
@@ -259,6 +265,8 @@ pub enum Step {
     LoadBalance(LoadBalance),
     /// Turns clients away.
     Acl(Acl),
+    /// Answers with what other servers said before, and keeps what they say.
+    Cache(Cache),
     /// Changes bits of the header.
     Header(Header),
     /// Takes off what an answer can do without, on the way up.
@@ -291,6 +299,7 @@ impl Step {
             Self::Chaos(_) => StepName::Chaos,
             Self::LoadBalance(_) => StepName::LoadBalance,
             Self::Acl(_) => StepName::Acl,
+            Self::Cache(_) => StepName::Cache,
             Self::Header(_) => StepName::Header,
             Self::Minimal => StepName::Minimal,
             Self::Transfer(_) => StepName::Transfer,

@@ -1,14 +1,16 @@
 //! The cursor: down through the steps until one answers, again for each name that leaves its zone, and up.
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, label};
 use rand::rngs::ChaCha8Rng;
 
 use super::{
-    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, chaos, etcd, file, forward, header, hosts, loadbalance,
-    local, minimal, route, transfer, whoami,
+    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
+    loadbalance, local, minimal, route, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::edns;
@@ -18,7 +20,8 @@ use crate::services::{Entry, ServiceTree};
 use crate::snapshot::{Data, Listener, ZoneId};
 use crate::stats::WorkerStats;
 use crate::time::Clock;
-use crate::waiting::{Ask, Said, Told};
+use crate::waiting::{Ask, Merge, Said, Told};
+use crate::zone::trie::NameHash;
 use crate::zone::{Node, RecordZone};
 
 /// How often one query goes through a plan again for aliases.
@@ -73,10 +76,17 @@ pub(crate) struct Visit<'a, 'z> {
     pub(crate) random: &'a mut ChaCha8Rng,
     /// Records may change places on the way up.
     pub(crate) shuffles: bool,
+    pub(crate) hash: &'a NameHash,
     /// What other servers have said to this query.
-    told: &'a Told,
+    pub(super) told: &'a Told,
     /// What is to be asked of one before it can go on.
     wants: &'a mut Option<Box<Ask>>,
+    /// Where the cache keeps what another server will say, if it does.
+    pub(super) merge: Option<Merge>,
+    /// How long that is waited for, where there is an old answer.
+    pub(super) patience: Option<Duration>,
+    /// What the cache shows is to be made new.
+    pub(super) refreshes: &'a mut bool,
     /// What the first pass found for this step.
     probe: Option<&'a Probe<'z>>,
 }
@@ -146,6 +156,10 @@ pub(crate) struct Walk<'a, 'z> {
     random: &'a mut ChaCha8Rng,
     told: &'a Told,
     wants: Option<Box<Ask>>,
+    hash: &'a NameHash,
+    /// Room for what the cache gives.
+    kept: &'a mut Vec<u8>,
+    refreshes: bool,
     aliases_left: u8,
     additional_left: u8,
     /// The names of the questions that are being answered, the client's first: one that comes again is a loop.
@@ -161,6 +175,8 @@ impl<'a, 'z> Walk<'a, 'z> {
         services: &'a mut Scratch,
         random: &'a mut ChaCha8Rng,
         told: &'a Told,
+        hash: &'a NameHash,
+        kept: &'a mut Vec<u8>,
     ) -> Self {
         let (aliases_left, additional_left) = (ALIASES_MAX, ADDITIONAL_MAX);
         Self {
@@ -172,15 +188,19 @@ impl<'a, 'z> Walk<'a, 'z> {
             random,
             told,
             wants: None,
+            hash,
+            kept,
+            refreshes: false,
             aliases_left,
             additional_left,
             trail: ArrayVec::new(),
         }
     }
 
-    /// What has to be asked of another server first; there is no answer until then.
-    pub(crate) fn into_wants(self) -> Option<Box<Ask>> {
-        self.wants
+    /// What has to be asked of another server first, and there is no answer until then; or whether what was shown out of the
+    /// cache is to be made new.
+    pub(crate) fn end(self) -> Result<bool, Box<Ask>> {
+        self.wants.map_or(Ok(self.refreshes), Err)
     }
 
     /// Answers one question by a plan. `depth` counts the questions it was asked for.
@@ -192,7 +212,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         depth: u8,
         answer: &mut Answer<'z>,
     ) {
-        let entered = self.down(plan, asked, probe, answer);
+        let (entered, merge) = self.down(plan, asked, probe, answer);
         while self.wants.is_none()
             && let Some(pending) = answer.next_pending()
         {
@@ -207,13 +227,34 @@ impl<'a, 'z> Walk<'a, 'z> {
                 Step::LoadBalance(balance) => loadbalance::leave(balance, asked, self.now.data, self.random, answer),
                 Step::Header(step) => header::leave(step, answer),
                 Step::Minimal => minimal::leave(asked, &self.client, answer),
+                Step::Cache(step) => {
+                    if let (Some(merge), Some(slab)) = (merge, &self.now.config.cache) {
+                        let leaving = cache::Leaving {
+                            slab,
+                            kept: self.kept,
+                            merge,
+                            client: &self.client,
+                            clock: self.now.clock,
+                            mode: self.told.mode,
+                            series: self.stats.series.get(asked.series as usize),
+                        };
+                        cache::leave(step, asked, leaving, answer);
+                    }
+                }
                 _ => {}
             }
         }
     }
 
     /// Enters steps until one answers; tells how many were passed on the way.
-    fn down(&mut self, plan: &'z Plan, asked: &Asked<'_>, probe: Option<&Probe<'z>>, answer: &mut Answer<'z>) -> usize {
+    fn down(
+        &mut self,
+        plan: &'z Plan,
+        asked: &Asked<'_>,
+        probe: Option<&Probe<'z>>,
+        answer: &mut Answer<'z>,
+    ) -> (usize, Option<Merge>) {
+        let uncopied = OnceCell::new();
         let mut visit = Visit {
             asked,
             client: &self.client,
@@ -223,22 +264,42 @@ impl<'a, 'z> Walk<'a, 'z> {
             stats: self.stats,
             random: self.random,
             shuffles: plan.steps.shuffles,
+            hash: self.hash,
             told: self.told,
             wants: &mut self.wants,
+            merge: None,
+            patience: None,
+            refreshes: &mut self.refreshes,
             probe: None,
         };
         // The first pass looked for the first step that may know the name: those before it would pass.
         let start = probe.map_or(0, |probe| usize::from(probe.begin));
         for (step, at) in plan.steps[start..].iter().zip(start..) {
             visit.probe = probe.filter(|probe| at == usize::from(probe.step));
-            if enter(step, plan, at, &mut visit, answer) != Flow::Next {
-                return at;
+            let flow = match step {
+                Step::Cache(step) => {
+                    let flow = match &self.now.config.cache {
+                        Some(slab) => cache::enter(step, slab, self.kept, &mut visit, answer),
+                        None => Flow::Next,
+                    };
+                    // The TTLs of what comes from behind it are changed on the way up.
+                    visit.asked = uncopied.get_or_init(|| Asked {
+                        may_copy: false,
+                        ..*asked
+                    });
+                    flow
+                }
+                step => enter(step, plan, at, &mut visit, answer),
+            };
+            if flow != Flow::Next {
+                return (at, visit.merge);
             }
         }
+        let merge = visit.merge;
         // A question that runs off the end of the plan.
         answer.rcode = Rcode::SERVFAIL;
         answer.reason = Some(Reason::NoNext(plan.last()));
-        plan.steps.len()
+        (plan.steps.len(), merge)
     }
 
     /// Asks for a name that an alias or a target led to, starting again from the choice of the server block.
@@ -299,7 +360,7 @@ impl<'a, 'z> Walk<'a, 'z> {
 fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     let is_last = at + 1 == plan.steps.len();
     match step {
-        Step::LoadBalance(_) | Step::Minimal => Flow::Next,
+        Step::LoadBalance(_) | Step::Minimal | Step::Cache(_) => Flow::Next,
         Step::Local(step) => local::enter(*step, visit, visit.stats, answer),
         Step::Any => any::enter(visit.asked, answer),
         Step::Chaos(step) => chaos::enter(step, visit.asked, visit.random, answer),

@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+use crate::cache::Key;
+
 /// Most entries of one block. Only entries whose whole hashes agree may pass it.
 pub const BLOCK_MAX: usize = 64;
 const WAYS: usize = 16;
@@ -34,6 +36,15 @@ impl NameHash {
     #[inline]
     pub fn of(&self, labels: &[u8]) -> u64 {
         self.0.hash_one(labels)
+    }
+
+    /// The hash of what an answer is kept under.
+    #[must_use]
+    #[inline]
+    pub fn of_key(&self, key: &Key<'_>) -> u64 {
+        let bits = u64::from(key.dnssec_ok) | u64::from(key.checking_disabled) << 1;
+        let about = bits << 32 | u64::from(key.rtype.0) << 16 | u64::from(key.rclass.0);
+        self.0.hash_one((key.name, about, key.block))
     }
 }
 

@@ -14,6 +14,7 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::header;
 use axum::routing::any;
+use nodens_engine::cache::Cache;
 use nodens_engine::forward::Stanza;
 use nodens_engine::io::{CounterValues, Counters, ListenerId};
 use nodens_engine::stats::{Series, WorkerStats};
@@ -25,8 +26,11 @@ use super::process;
 use super::text::{Kind, Page};
 use crate::facts::Facts;
 
+mod caches;
 mod queries;
 mod upstreams;
+
+pub use caches::CacheMetrics;
 
 const NS_PER_SEC: f64 = 1e9;
 
@@ -86,6 +90,10 @@ pub struct Shown {
     pub etcd: Vec<EtcdMetrics>,
     /// The stanzas of `forward` and `proxy`.
     pub stanzas: Vec<Arc<Stanza>>,
+    /// The `cache` directives.
+    pub caches: Vec<CacheMetrics>,
+    /// What they keep answers in.
+    pub cache: Option<Arc<Cache>>,
 }
 
 /// The program, as `coredns_build_info` names it.
@@ -180,6 +188,7 @@ impl Metrics {
         self.health.show(&mut page);
         etcd(&shown, &mut page);
         upstreams::all(self, &shown, &mut page);
+        caches::all(self, &shown, &mut page);
         self.workers(&shown, &mut page);
         self.ports(&shown, &mut page);
         self.facts.show(&mut page);

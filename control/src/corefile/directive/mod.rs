@@ -54,12 +54,13 @@ use scope::Scope;
 pub use edns::NSID_LEN_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 39] = [
+pub const KNOWN: [&str; 40] = [
     "acl",
     "any",
     "auto",
     "bind",
     "bufsize",
+    "cache",
     "cancel",
     "chaos",
     "debug",
@@ -119,7 +120,7 @@ pub const MISSING: [&str; 18] = [
 ];
 
 /// Those that nodens reads, so that a mistake in them is told, and does not serve yet.
-const UNBUILT: [&str; 6] = ["autopath", "cache", "dns64", "loop", "rewrite", "template"];
+const UNBUILT: [&str; 5] = ["autopath", "dns64", "loop", "rewrite", "template"];
 
 /// Reads one block. None when it has no key that is one.
 pub fn block(

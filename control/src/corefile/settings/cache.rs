@@ -7,7 +7,7 @@ use nodens_wire::NameBuf;
 use crate::corefile::source::Span;
 
 /// `cache`
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cache {
     /// Names outside are not kept.
     pub zones: Vec<NameBuf>,

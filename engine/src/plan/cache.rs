@@ -1,0 +1,276 @@
+//! The `cache` step: on the way down it answers from what is kept, on the way up it keeps what another server said.
+
+use std::sync::Arc;
+
+use nodens_wire::{Flags, Opcode, Rcode, Rtype, edns};
+
+use super::{Asked, Client, Flow, StepName, Visit};
+use crate::answer::{Answer, Reason};
+use crate::cache::rules::{self, Class, Keep, Refresh, Said};
+use crate::cache::{Block, Cache as Slab, Found, Key, Kind, New, Settings};
+use crate::reply::{self, Reply};
+use crate::stats::Series;
+use crate::time::Clock;
+use crate::waiting::{Merge, Mode};
+
+/// The `cache` of a block.
+#[derive(Debug)]
+pub struct Cache {
+    /// What it says.
+    pub settings: Settings,
+    /// The block's entries.
+    pub block: Arc<Block>,
+}
+
+impl Cache {
+    /// Under what an answer to a question is kept; nothing for one that the cache has no part in.
+    fn key<'k>(&self, asked: &Asked<'k>, client: &Client<'_>) -> Option<Key<'k>> {
+        let is_plain = client.opcode() == Opcode::QUERY && !matches!(asked.rtype, Rtype::AXFR | Rtype::IXFR);
+        (is_plain && self.settings.covers(asked.folded)).then(|| Key {
+            block: self.block.number(),
+            name: asked.folded,
+            rtype: asked.rtype,
+            rclass: asked.rclass,
+            dnssec_ok: client.dnssec_ok(),
+            checking_disabled: client.query.flags.cd(),
+        })
+    }
+}
+
+/// Looks a question up.
+#[inline(never)]
+pub(super) fn enter<'z>(
+    cache: &Cache,
+    slab: &Slab,
+    kept: &mut Vec<u8>,
+    visit: &mut Visit<'_, 'z>,
+    answer: &mut Answer<'z>,
+) -> Flow {
+    let Some(key) = cache.key(visit.asked, visit.client) else {
+        return Flow::Next;
+    };
+    let series = visit.stats.series.get(visit.asked.series as usize);
+    let counted = series.filter(|_| visit.is_first());
+    let count = |count: fn(&Series)| {
+        if let Some(series) = counted {
+            count(series);
+        }
+    };
+    count(|series| series.cache.requests.add(1));
+    let (now, settings) = (visit.clock.now, &cache.settings);
+    let hash = visit.hash.of_key(&key);
+    let found = slab.get(hash, &key, kept, |success, denial| {
+        rules::pick(success, denial, now, settings)
+    });
+    let hit = found.and_then(|found| Some((found, rules::hit(&found, now, settings)?)));
+    if let Some((found, hit)) = hit {
+        let goes_on = match (visit.told.mode, hit.refresh) {
+            (Mode::Late, _) | (_, Refresh::No) => false,
+            (Mode::Refresh, _) | (Mode::Asked, Refresh::First(_)) => true,
+            (Mode::Asked, Refresh::Behind) => false,
+        };
+        if !goes_on {
+            match found.kind {
+                Kind::Success => count(|series| series.cache.hits[0].add(1)),
+                Kind::Denial => count(|series| series.cache.hits[1].add(1)),
+            }
+            if hit.is_stale {
+                count(|series| series.cache.stale.add(1));
+            }
+            if let Some(hits) = hit.hits {
+                slab.count_hit(hash, &key, found.kind, hits, now);
+            }
+            if hit.refresh == Refresh::Behind && visit.told.mode == Mode::Asked {
+                count(|series| series.cache.prefetches.add(1));
+                *visit.refreshes = true;
+            }
+            show(Reply::new(kept), &found, hit.ttl_secs, hit.is_stale, visit, answer);
+            return Flow::Answered;
+        }
+        if let Refresh::First(patience) = hit.refresh {
+            visit.patience = patience;
+        }
+    }
+    count(|series| series.cache.misses.add(1));
+    visit.merge = Some(Merge { hash, block: key.block });
+    Flow::Next
+}
+
+/// Answers with what is kept.
+fn show<'z>(
+    reply: Reply<'_>,
+    found: &Found,
+    ttl_secs: u32,
+    is_stale: bool,
+    visit: &Visit<'_, 'z>,
+    answer: &mut Answer<'z>,
+) {
+    answer.by = Some(StepName::Cache);
+    answer.rclass = visit.asked.rclass;
+    reply.answer(|_| ttl_secs, answer);
+    hide_ad(visit.client, answer);
+    answer.extras.error = match (is_stale, reply.rcode()) {
+        (true, Rcode::NXDOMAIN) => Some(edns::ede::STALE_NXDOMAIN),
+        (true, _) => Some(edns::ede::STALE_ANSWER),
+        (false, _) if found.is_failure => Some(edns::ede::CACHED_ERROR),
+        (false, _) => None,
+    };
+}
+
+/// Who did not ask for it is not told that signatures were checked (RFC 6840 §5.8).
+fn hide_ad(client: &Client<'_>, answer: &mut Answer<'_>) {
+    answer.extras.ad &= client.dnssec_ok() || client.query.flags.ad();
+}
+
+/// What the way up needs.
+pub(super) struct Leaving<'a> {
+    pub(super) slab: &'a Slab,
+    pub(super) kept: &'a mut Vec<u8>,
+    pub(super) merge: Merge,
+    pub(super) client: &'a Client<'a>,
+    pub(super) clock: Clock,
+    pub(super) mode: Mode,
+    pub(super) series: Option<&'a Series>,
+}
+
+/// Gives all records one TTL, and keeps what another server said.
+pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, answer: &mut Answer<'z>) {
+    let Leaving {
+        slab,
+        kept,
+        merge,
+        client,
+        clock,
+        mode,
+        series,
+    } = leaving;
+    let (settings, now) = (&cache.settings, clock.now);
+    let Some(key) = cache.key(asked, client) else { return };
+    let hash = merge.hash;
+    let is_from_upstream = matches!(answer.by, Some(StepName::Forward | StepName::Proxy));
+    let (class, ttl_secs) = class(asked, client, clock, settings, kept, answer);
+    let has_failed = matches!(answer.reason, Some(Reason::Upstream(_)));
+    let stale = stale(slab, hash, &key, kept, clock, settings);
+    if let Some((found, hit)) = stale.filter(|_| is_from_upstream) {
+        // It was asked for anew, in front of the client or behind him.
+        let is_answer = !has_failed && rules::verifies(class, answer.extras.tc);
+        if !is_answer {
+            if let Some(until) = rules::retry_at(now, settings) {
+                slab.retry_at(hash, &key, found.kind, until);
+            }
+            if mode == Mode::Refresh {
+                return;
+            }
+            if let Some(series) = series {
+                series.cache.stale.add(1);
+            }
+            answer.clear();
+            answer.extras = Default::default();
+            answer.by = Some(StepName::Cache);
+            answer.rclass = asked.rclass;
+            let reply = Reply::new(kept);
+            reply.answer(|_| hit, answer);
+            hide_ad(client, answer);
+            answer.extras.error = Some(match reply.rcode() {
+                Rcode::NXDOMAIN => edns::ede::STALE_NXDOMAIN,
+                _ => edns::ede::STALE_ANSWER,
+            });
+            return;
+        }
+        if !rules::replaces(
+            class,
+            Some(&found).filter(|found| found.kind == Kind::Success),
+            now,
+            settings,
+        ) {
+            level(answer, ttl_secs);
+            return;
+        }
+    }
+    if has_failed {
+        if answer.rcode == Rcode::SERVFAIL
+            && let Some(keep) = rules::keep_own_failure(asked.folded, settings)
+        {
+            keep_form(answer, kept);
+            insert(slab, hash, &key, keep, kept, clock, settings);
+        }
+        return;
+    }
+    level(answer, ttl_secs);
+    let is_kept = is_from_upstream && !answer.extras.is_shared;
+    if let Some(keep) = rules::keep(class, ttl_secs, answer.extras.tc, asked.folded, settings).filter(|_| is_kept) {
+        keep_form(answer, kept);
+        insert(slab, hash, &key, keep, kept, clock, settings);
+    }
+    hide_ad(client, answer);
+}
+
+fn insert(slab: &Slab, hash: u64, key: &Key<'_>, keep: Keep, bytes: &[u8], clock: Clock, settings: &Settings) {
+    let new = New {
+        kind: keep.kind,
+        is_failure: keep.is_failure,
+        ttl_secs: keep.ttl_secs,
+        useful_secs: keep.useful_secs,
+        entries_max: settings.bounds(keep.kind).entries_max,
+        bytes,
+    };
+    // What finds no room is asked for again.
+    let _ = slab.insert(hash, key, &new, clock.now);
+}
+
+/// The expired entry of a question that is still of use, its bytes in `kept`, and the TTL that it shows.
+fn stale(
+    slab: &Slab,
+    hash: u64,
+    key: &Key<'_>,
+    kept: &mut Vec<u8>,
+    clock: Clock,
+    settings: &Settings,
+) -> Option<(Found, u32)> {
+    settings.stale?;
+    let now = clock.now;
+    let found = slab.get(hash, key, kept, |success, denial| {
+        rules::pick(success, denial, now, settings)
+    })?;
+    let hit = rules::hit(&found, now, settings)?;
+    (hit.is_stale).then_some((found, hit.ttl_secs))
+}
+
+/// What kind of a reply the answer makes, and the TTL of all its records. Its kept form is in `kept` then.
+fn class(
+    asked: &Asked<'_>,
+    client: &Client<'_>,
+    clock: Clock,
+    settings: &Settings,
+    kept: &mut Vec<u8>,
+    answer: &Answer<'_>,
+) -> (Class, u32) {
+    keep_form(answer, kept);
+    let said = Said {
+        name: asked.folded,
+        rtype: asked.rtype,
+        dnssec_ok: client.dnssec_ok(),
+        reply: Reply::new(kept),
+    };
+    let class = said.class(clock.unix_secs);
+    (class, said.ttl_secs(class, settings))
+}
+
+/// Puts the kept form of an answer in the place of what was there.
+fn keep_form(answer: &Answer<'_>, kept: &mut Vec<u8>) {
+    let flags = Flags(0)
+        .with_aa(answer.aa)
+        .with_ra(answer.extras.ra)
+        .with_ad(answer.extras.ad);
+    kept.clear();
+    reply::keep_answer(answer, flags, kept);
+}
+
+fn level(answer: &mut Answer<'_>, ttl_secs: u32) {
+    let begins = answer.begins();
+    for (picks, begin) in answer.sections.iter_mut().zip(begins) {
+        for pick in &mut picks[begin..] {
+            pick.ttl = ttl_secs;
+        }
+    }
+}
