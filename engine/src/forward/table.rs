@@ -9,8 +9,9 @@ pub(super) struct Key {
     generation: u32,
 }
 
-/// Bits of an [`UpstreamId`] that say the place; the others are the generation's lowest.
-pub(super) const PLACE_BITS: u32 = 12;
+/// Bits of an [`UpstreamId`] that say the place; the others are the generation's lowest. There are never as many sockets:
+/// past [`SOCKETS_MAX`](super::SOCKETS_MAX) an upstream gets one, and one for its probe.
+const PLACE_BITS: u32 = 16;
 
 impl Key {
     /// The key as a socket's id.

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use nodens_engine::forward::{ASKS_MAX, Failed, POOL_SOCKETS, Settings};
+use nodens_engine::forward::{
+    ASKS_MAX, CONNECTIONS_FEW, CONNECTIONS_MAX, Failed, POOL_SOCKETS, Policy, SOCKETS_MAX, Settings,
+};
 use nodens_engine::io::SocketError;
 use nodens_tests::sim::asking::address;
 use nodens_tests::sim::servers::Manner;
@@ -86,4 +88,43 @@ fn attempts() {
         .map(|asked| asked.udp - asked.probes)
         .sum();
     assert_eq!(asked, 4);
+}
+
+/// With as many upstreams as there are sockets for and more, sockets are shared.
+#[test]
+fn sockets_of_a_worker() {
+    const UPSTREAMS: u8 = 100;
+    let mut asking = asking(&[Manner::Slow(SECOND); UPSTREAMS as usize]);
+    let stanza = stanza(UPSTREAMS, |settings| settings.policy = Policy::Random);
+    for _ in 0..ASKS_MAX {
+        asking.ask(&stanza, "a.example");
+    }
+    let (sockets, _, _) = asking.servers.open();
+    assert!(
+        (SOCKETS_MAX..SOCKETS_MAX + usize::from(UPSTREAMS)).contains(&sockets),
+        "{sockets}"
+    );
+    assert!(asking.stats.forward.sockets_limited.get() > 0);
+    asking.pass(2 * SECOND);
+    let outcomes = asking.take_outcomes();
+    assert!(outcomes.len() == ASKS_MAX && outcomes.values().all(|outcome| outcome.result.is_ok()));
+    check_nothing_is_left(&mut asking, &stanza);
+}
+
+/// An upstream that closes after each reply gets more connections than others, and no more than that.
+#[test]
+fn connections_to_one_that_closes() {
+    let (mut asking, stanza) = (
+        asking(&[Manner::Closing(1)]),
+        stanza(1, |settings| settings.force_tcp = true),
+    );
+    for i in 0..120 {
+        asking.ask(&stanza, &format!("n{i}.example"));
+    }
+    asking.pass(SECOND);
+    let outcomes = asking.take_outcomes();
+    assert!(outcomes.len() == 120 && outcomes.values().all(|outcome| outcome.result.is_ok()));
+    let (_, _, most) = asking.servers.open();
+    assert!((CONNECTIONS_FEW..=CONNECTIONS_MAX).contains(&most), "{most}");
+    check_nothing_is_left(&mut asking, &stanza);
 }
