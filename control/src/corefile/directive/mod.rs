@@ -120,7 +120,7 @@ pub const MISSING: [&str; 18] = [
 ];
 
 /// Those that nodens reads, so that a mistake in them is told, and does not serve yet.
-const UNBUILT: [&str; 5] = ["autopath", "dns64", "loop", "rewrite", "template"];
+pub(super) const UNBUILT: [&str; 5] = ["autopath", "dns64", "loop", "rewrite", "template"];
 
 /// Reads one block. None when it has no key that is one.
 pub fn block(
