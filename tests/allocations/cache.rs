@@ -70,6 +70,6 @@ fn entries_and_hits() {
         }
     });
     assert_eq!(counted.count_total, 0, "hits: {counted:?}");
-    // A set is now and then full before its turn to be divided comes.
-    assert!(hits > names.len() * 99 / 100, "{hits} of {}", names.len());
+    // A set is now and then full before its turn to be divided comes, and a large entry needs a place in ten.
+    assert!(hits > names.len() * 98 / 100, "{hits} of {}", names.len());
 }
