@@ -205,7 +205,7 @@ fn refused(span: Span, error: ZoneFileError) -> Diagnostic {
             .excerpt(Excerpt {
                 file: at.display().to_string(),
                 line,
-                text: drawn,
+                text: drawn.into(),
                 label: text,
             }),
     }

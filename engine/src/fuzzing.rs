@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use nodens_wire::{Message, NameBuf, Query, Rclass, Rcode, Refusal, Rtype};
+use nodens_wire::{Message, NameBuf, Opcode, Query, Rclass, Rcode, Refusal, Rtype};
 
 pub use crate::forward::fuzzing::reply;
 
@@ -260,7 +260,11 @@ fn check(packet: &[u8], reply: &[u8]) {
                 "the question is the query's"
             );
             assert_eq!(message.opt().is_some(), query.opt.is_some(), "an OPT answers an OPT");
-            assert!(flags.rd() == query.flags.rd() && flags.opcode() == query.flags.opcode());
+            let opcode = query.flags.opcode();
+            assert_eq!(flags.opcode(), opcode, "the opcode is the query's");
+            // Of a NOTIFY it is not copied.
+            let rd = opcode == Opcode::QUERY && query.flags.rd();
+            assert_eq!(flags.rd(), rd, "RD is the query's");
         }
         Err(Refusal::NotImplemented) => assert_eq!(flags.rcode(), Rcode::NOTIMP),
         Err(_) => assert_eq!(flags.rcode(), Rcode::FORMERR),

@@ -43,7 +43,7 @@ pub(super) fn load(
             at: bad.file,
             line: bad.line,
             text: clip(bad.text),
-            drawn: bad.drawn,
+            drawn: bad.drawn.into(),
         })?;
     match loader.serial {
         Some(serial) => Ok(ZoneFile { serial, ..loader.found }),

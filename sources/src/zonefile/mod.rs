@@ -71,7 +71,7 @@ pub enum ZoneFileError {
         /// What is wrong with it.
         text: String,
         /// The line itself, cut if it is long.
-        drawn: String,
+        drawn: Box<str>,
     },
     /// Without one it is no zone.
     #[error("file \"{}\" has no SOA record for origin {origin}", file.display())]
