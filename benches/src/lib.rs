@@ -98,6 +98,7 @@ impl World {
         let mut routes = ZoneMap::new(hash());
         routes.entry(&zone, || Choice::Block(Route { plan: 0, series: 0 }));
         let listener = Listener {
+            port: 53,
             routes,
             dropped: 1,
             any_class: false,

@@ -8,9 +8,11 @@ use std::task::Waker;
 use nodens_engine::forward::Stanza;
 use nodens_engine::io::{ListenerId, Transport};
 use nodens_engine::log::{Classes, LogRule};
+use nodens_engine::plan::rewrite::Rewrite;
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
-    Auto, Cache, Clients, Copied, Forward, Hosts, LoadBalance, Local, Plan, Secondary, Source, Step, Transfer, ZoneMap,
+    Auto, Cache, Clients, Copied, Forward, Hosts, LoadBalance, Local, Plan, Secondary, Source, Step, Templates,
+    Transfer, ZoneMap,
 };
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::stream::StreamLimits;
@@ -355,6 +357,7 @@ impl Compiler<'_> {
         while self.out.config.listeners.len() <= at {
             let routes = self.map();
             self.out.config.listeners.push(Listener {
+                port: 0,
                 routes,
                 dropped: u32::MAX,
                 any_class: false,
@@ -364,6 +367,7 @@ impl Compiler<'_> {
             });
         }
         self.out.config.listeners[at].dropped = dropped;
+        self.out.config.listeners[at].port = socket.port();
         self.out.listeners.push(Address {
             id,
             socket,
@@ -392,6 +396,9 @@ impl Compiler<'_> {
         if let Some(settings::Local { localhost_prefix }) = block.local {
             steps.push(Step::Local(Local { localhost_prefix }));
         }
+        if let Some(dns64) = block.dns64 {
+            steps.push(Step::Dns64(dns64));
+        }
         if block.any {
             steps.push(Step::Any);
         }
@@ -405,6 +412,14 @@ impl Compiler<'_> {
                 },
                 settings::LoadBalance::Weighted(weighted) => LoadBalance::Weighted(self.weights(weighted)),
             }));
+        }
+        if !block.rewrite.is_empty() {
+            steps.push(Step::Rewrite(Rewrite {
+                rules: block.rewrite.as_slice().into(),
+            }));
+        }
+        if let Some(autopath) = &block.autopath {
+            steps.push(Step::Autopath(autopath.clone()));
         }
         if !block.acl.is_empty() {
             steps.push(Step::Acl(steps::acl(block, self.hash)));
@@ -422,6 +437,12 @@ impl Compiler<'_> {
         }
         if block.minimal {
             steps.push(Step::Minimal);
+        }
+        if !block.template.is_empty() {
+            steps.push(Step::Template(Templates {
+                stanzas: block.template.as_slice().into(),
+                read: steps::template_record,
+            }));
         }
         if !block.transfer.is_empty() {
             let mut stanzas = self.map();

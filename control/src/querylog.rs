@@ -192,7 +192,12 @@ impl Lines {
 /// What a plugin answered itself is no error of the server: CoreDNS shows 0.
 fn code(reason: &Reason, rcode: Option<Rcode>) -> u16 {
     let own = match reason {
-        Reason::NoNext(_) | Reason::Upstream(_) | Reason::Panic | Reason::Dname => rcode,
+        Reason::NoNext(_)
+        | Reason::Upstream(_)
+        | Reason::InvalidName(_)
+        | Reason::Template(_)
+        | Reason::Panic
+        | Reason::Dname => rcode,
         Reason::Unsynced(StepName::File | StepName::Auto | StepName::Secondary) => rcode,
         Reason::Unsynced(_) | Reason::BadValues { .. } | Reason::NsHost(_) => None,
     };
@@ -214,6 +219,8 @@ fn write_reason(reason: &Reason, out: &mut String) -> std::fmt::Result {
             write!(out, "NS record must be an IP address: {host}")
         }
         Reason::Dname => write!(out, "the DNAME makes a name that is too long, or the same again"),
+        Reason::Template(why) => write!(out, "{why}"),
+        Reason::InvalidName(invalid) => write!(out, "invalid name after rewrite: {}", invalid.0),
         Reason::Upstream(failed) => write!(out, "{failed}"),
         Reason::Panic => write!(out, "panic"),
     }

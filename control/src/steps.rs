@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use nodens_engine::plan::{Acl, AclAction, AclLine, AclStanza, Chaos, Cidr, Header, Nets, ZoneMap};
+use nodens_engine::plan::{Acl, AclAction, AclLine, AclStanza, Chaos, Cidr, Header, Nets, Written, ZoneMap};
 use nodens_engine::zone::trie::NameHash;
+use nodens_sources::zonefile::OneRecord;
 use nodens_wire::NameBuf;
 
 use crate::corefile::settings::{self, ServerBlock};
@@ -88,6 +89,22 @@ pub fn nsid(nsid: &settings::Nsid) -> Arc<[u8]> {
         Some(data) => data.as_slice().into(),
         None => host_name().into_bytes().into(),
     }
+}
+
+/// Reads what a template wrote.
+pub fn template_record(line: &str) -> Result<Written, String> {
+    let OneRecord {
+        owner,
+        rtype,
+        ttl,
+        rdata,
+    } = OneRecord::read(line)?;
+    Ok(Written {
+        owner,
+        rtype,
+        ttl,
+        rdata,
+    })
 }
 
 /// The rdata of a TXT record of one string, which has at most 255 bytes.

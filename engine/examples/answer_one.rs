@@ -56,6 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let config = Config {
         cache: None,
         listeners: vec![Listener {
+            port: 53,
             routes,
             dropped: 0,
             any_class: false,

@@ -10,6 +10,7 @@ use nodens_wire::{NameBuf, Rclass, Rcode, Rtype, Section};
 use crate::encode::{Prepared, Template};
 use crate::forward::Failed;
 use crate::plan::StepName;
+use crate::plan::rewrite::InvalidName;
 use crate::services::Service;
 use crate::snapshot::ZoneId;
 
@@ -100,6 +101,10 @@ pub enum Reason {
     NsHost(Box<[u8]>),
     /// A DNAME makes a name that is too long, or the same again.
     Dname,
+    /// What a template wrote is no record.
+    Template(Box<str>),
+    /// What `rewrite` made of the name is none.
+    InvalidName(InvalidName),
     /// No other server answered.
     Upstream(Arc<Failed>),
     /// A panic while answering.

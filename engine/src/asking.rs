@@ -109,6 +109,7 @@ impl Responder {
             flags,
             dnssec_ok,
             udp_size,
+            options,
             ..
         } = &*waiting.ask;
         let question = Outgoing {
@@ -118,7 +119,7 @@ impl Responder {
             flags: *flags,
             dnssec_ok: *dnssec_ok,
             udp_size: *udp_size,
-            options: &[],
+            options,
             client_is_stream: waiting.asker.stream.is_some(),
         };
         self.forwarder.ask(now.clock.now, stanza, &question, ticket.0);

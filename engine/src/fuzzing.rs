@@ -62,6 +62,7 @@ impl Default for World {
             routes.entry(&name(zone), || Choice::Block(Route { plan: at, series: at }));
         }
         let listener = Listener {
+            port: 53,
             routes,
             dropped: BLOCKS,
             any_class: false,

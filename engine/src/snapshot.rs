@@ -90,6 +90,8 @@ pub enum Choice {
 pub struct Listener {
     /// The longest zone that holds a name decides.
     pub routes: ZoneMap<Choice>,
+    /// Its port.
+    pub port: u16,
     /// Counters of queries that reach no plan.
     pub dropped: u32,
     /// Classes other than IN reach the plans.

@@ -162,6 +162,10 @@ pub struct Series {
     pub limited: Counter,
     /// What `cache` did.
     pub cache: CacheCounters,
+    /// Names that `autopath` found behind another suffix.
+    pub autopath: Counter,
+    /// Answers of `dns64`.
+    pub translated: Counter,
 }
 
 /// What the `cache` of a block counts.
@@ -221,12 +225,16 @@ impl Series {
             panics,
             limited,
             cache,
+            autopath,
+            translated,
         } = self;
         requests.iter().flatten().flatten().for_each(Counter::clear);
         request_size.iter().chain(response_size).for_each(Histogram::clear);
         duration.clear();
         responses.iter().flatten().chain(acl).for_each(Counter::clear);
-        [dnssec_ok, panics, limited].into_iter().for_each(Counter::clear);
+        [dnssec_ok, panics, limited, autopath, translated]
+            .into_iter()
+            .for_each(Counter::clear);
         cache.clear();
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Ask {
     pub(crate) flags: Flags,
     pub(crate) dnssec_ok: bool,
     pub(crate) udp_size: u16,
+    /// EDNS options in wire form.
+    pub(crate) options: Box<[u8]>,
     /// Equal questions are asked once, and their answer is kept.
     pub(crate) merge: Option<Merge>,
     /// After this time there is an old answer instead.
@@ -69,7 +71,7 @@ impl PartialEq for Ask {
         Arc::ptr_eq(&self.stanza, &other.stanza)
             && (self.rtype, self.rclass, self.flags, self.dnssec_ok)
                 == (other.rtype, other.rclass, other.flags, other.dnssec_ok)
-            && self.name == other.name
+            && (&self.name, &self.options) == (&other.name, &other.options)
     }
 }
 

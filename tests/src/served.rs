@@ -105,6 +105,7 @@ pub fn config(blocks: Vec<(&str, Plan)>) -> Config {
     Config {
         cache: None,
         listeners: vec![Listener {
+            port: 53,
             routes,
             dropped,
             any_class: false,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nodens_wire::{Rcode, Section};
 
-use super::{Flow, StepName, Visit};
+use super::{Flow, Plan, StepName, Visit};
 use crate::answer::{Answer, Reason};
 use crate::edns;
 use crate::forward::Stanza;
@@ -31,7 +31,7 @@ impl Forward {
 }
 
 #[inline(never)]
-pub(super) fn enter<'z>(forward: &'z Forward, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
+pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     let mut stanzas = forward.stanzas.iter().peekable();
     while let Some(stanza) = stanzas.next() {
         if !stanza.matches(visit.asked.name) {
@@ -50,8 +50,12 @@ pub(super) fn enter<'z>(forward: &'z Forward, visit: &mut Visit<'_, 'z>, answer:
                 query.flags
             },
             dnssec_ok: visit.client.dnssec_ok(),
-            udp_size: edns::offered(query),
-            merge: visit.merge,
+            udp_size: edns::offered(query)
+                .max(edns::UDP_SIZE)
+                .min(plan.udp_size.unwrap_or(u16::MAX)),
+            options: visit.options.into(),
+            // What is said to one client's network is not for others (RFC 7871 §7.3).
+            merge: visit.merge.filter(|_| visit.options.is_empty()),
             patience: visit.patience,
         };
         let Some(said) = visit.ask(ask) else {
@@ -67,7 +71,8 @@ pub(super) fn enter<'z>(forward: &'z Forward, visit: &mut Visit<'_, 'z>, answer:
             }
             Said::Reply { bytes, is_shared } => {
                 let reply = Reply::new(bytes);
-                let is_nodata = reply.rcode() == Rcode::NOERROR && reply.count(Section::Answer) == 0;
+                let is_nodata =
+                    reply.rcode() == Rcode::NOERROR && reply.count(Section::Answer) == 0 && !reply.flags().tc();
                 if !forward.is_proxy && stanzas.peek().is_some() && stanza.goes_on_after(reply.rcode(), is_nodata) {
                     answer.by = None;
                     continue;

@@ -24,11 +24,13 @@ mod hosts;
 mod loadbalance;
 mod local;
 mod minimal;
+mod nested;
 mod net;
 pub mod rewrite;
 mod route;
 mod steps;
 pub mod template;
+mod templates;
 mod transfer;
 pub mod view;
 mod walk;
@@ -37,7 +39,7 @@ mod zones;
 
 use std::sync::Arc;
 
-use nodens_wire::{Name, Rclass, Rtype};
+use nodens_wire::{Name, NameBuf, Rclass, Rtype};
 
 use crate::answer::Answer;
 use crate::log::LogRule;
@@ -45,6 +47,9 @@ use crate::services::Entry;
 use crate::snapshot::ZoneId;
 use crate::zone::Node;
 use crate::zone::trie::Spot;
+use autopath::Autopath;
+use dns64::Dns64;
+use rewrite::Rewrite;
 use view::View;
 
 pub use acl::{Acl, AclAction, AclLine, AclStanza};
@@ -58,6 +63,7 @@ pub use local::Local;
 pub use net::{Cidr, Nets};
 pub(crate) use route::route;
 pub use steps::Steps;
+pub use templates::{Templates, Written};
 pub use transfer::{Clients, Transfer};
 pub(crate) use walk::{Client, Visit, Walk};
 pub use zones::ZoneMap;
@@ -68,12 +74,18 @@ pub use zones::ZoneMap;
 pub enum StepName {
     /// `local`
     Local,
+    /// `dns64`
+    Dns64,
     /// `any`
     Any,
     /// `chaos`
     Chaos,
     /// `loadbalance`
     LoadBalance,
+    /// `rewrite`
+    Rewrite,
+    /// `autopath`
+    Autopath,
     /// `acl`
     Acl,
     /// `cache`
@@ -82,6 +94,8 @@ pub enum StepName {
     Header,
     /// `minimal`
     Minimal,
+    /// `template`
+    Template,
     /// `transfer`
     Transfer,
     /// `hosts`
@@ -104,15 +118,19 @@ pub enum StepName {
 
 impl StepName {
     /// All of them, in the order of execution.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::Local,
+        Self::Dns64,
         Self::Any,
         Self::Chaos,
         Self::LoadBalance,
+        Self::Rewrite,
+        Self::Autopath,
         Self::Acl,
         Self::Cache,
         Self::Header,
         Self::Minimal,
+        Self::Template,
         Self::Transfer,
         Self::Hosts,
         Self::File,
@@ -129,6 +147,9 @@ impl StepName {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
+            Self::Dns64 => "dns64",
+            Self::Rewrite => "rewrite",
+            Self::Autopath => "autopath",
             Self::Any => "any",
             Self::Chaos => "chaos",
             Self::LoadBalance => "loadbalance",
@@ -136,6 +157,7 @@ impl StepName {
             Self::Cache => "cache",
             Self::Header => "header",
             Self::Minimal => "minimal",
+            Self::Template => "template",
             Self::Transfer => "transfer",
             Self::Hosts => "hosts",
             Self::File => "file",
@@ -257,12 +279,18 @@ fn series_of(zones: &ZoneMap<Counted>, name: &[u8], series: u32) -> u32 {
 pub enum Step {
     /// Answers for the machine itself.
     Local(Local),
+    /// Makes IPv6 addresses out of IPv4 ones.
+    Dns64(Dns64),
     /// Answers questions of type ANY.
     Any,
     /// Answers about the server, in class CH.
     Chaos(Chaos),
     /// Shuffles addresses on the way up.
     LoadBalance(LoadBalance),
+    /// Puts another question in the place of the client's.
+    Rewrite(Rewrite),
+    /// Tries the names of a search path.
+    Autopath(Autopath),
     /// Turns clients away.
     Acl(Acl),
     /// Answers with what other servers said before, and keeps what they say.
@@ -271,6 +299,8 @@ pub enum Step {
     Header(Header),
     /// Takes off what an answer can do without, on the way up.
     Minimal,
+    /// Writes records for the question.
+    Template(Templates),
     /// Hands out whole zones.
     Transfer(Transfer),
     /// Answers from a hosts file.
@@ -295,6 +325,9 @@ impl Step {
     pub fn name(&self) -> StepName {
         match self {
             Self::Local(_) => StepName::Local,
+            Self::Dns64(_) => StepName::Dns64,
+            Self::Rewrite(_) => StepName::Rewrite,
+            Self::Autopath(_) => StepName::Autopath,
             Self::Any => StepName::Any,
             Self::Chaos(_) => StepName::Chaos,
             Self::LoadBalance(_) => StepName::LoadBalance,
@@ -302,6 +335,7 @@ impl Step {
             Self::Cache(_) => StepName::Cache,
             Self::Header(_) => StepName::Header,
             Self::Minimal => StepName::Minimal,
+            Self::Template(_) => StepName::Template,
             Self::Transfer(_) => StepName::Transfer,
             Self::Hosts(_) => StepName::Hosts,
             Self::File(_) => StepName::File,
@@ -321,6 +355,10 @@ pub struct Source {
     pub zones: ZoneMap<ZoneId>,
     /// A name that does not exist goes on to the next step, where it lies in one of these.
     pub fallthrough: Option<ZoneMap<()>>,
+}
+
+fn falls_through_names(fallthrough: Option<&[NameBuf]>, name: Name<'_>) -> bool {
+    fallthrough.is_some_and(|zones| zones.iter().any(|zone| name.is_within(zone.as_name())))
 }
 
 fn falls_through(fallthrough: Option<&ZoneMap<()>>, name: &[u8]) -> bool {

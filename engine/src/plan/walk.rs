@@ -8,9 +8,10 @@ use arrayvec::ArrayVec;
 use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, label};
 use rand::rngs::ChaCha8Rng;
 
+use super::nested::Nested;
 use super::{
     Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
-    loadbalance, local, minimal, route, transfer, whoami,
+    loadbalance, local, minimal, nested, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::edns;
@@ -18,7 +19,7 @@ use crate::responder::{Now, Origin};
 use crate::services::answer::Scratch;
 use crate::services::{Entry, ServiceTree};
 use crate::snapshot::{Data, Listener, ZoneId};
-use crate::stats::WorkerStats;
+use crate::stats::{Series, WorkerStats};
 use crate::time::Clock;
 use crate::waiting::{Ask, Merge, Said, Told};
 use crate::zone::trie::NameHash;
@@ -87,6 +88,10 @@ pub(crate) struct Visit<'a, 'z> {
     pub(super) patience: Option<Duration>,
     /// What the cache shows is to be made new.
     pub(super) refreshes: &'a mut bool,
+    /// EDNS options in wire form that go to the servers that are asked.
+    pub(super) options: &'a [u8],
+    /// Of the listener.
+    pub(super) port: u16,
     /// What the first pass found for this step.
     probe: Option<&'a Probe<'z>>,
 }
@@ -146,6 +151,14 @@ impl<'a, 'z> Visit<'a, 'z> {
     }
 }
 
+/// How far a question came.
+struct Passed<'z> {
+    /// The step that answered, or that has those behind it answer another question.
+    entered: usize,
+    merge: Option<Merge>,
+    nested: Option<Nested<'z>>,
+}
+
 /// One query's way through the plans.
 pub(crate) struct Walk<'a, 'z> {
     now: Now<'z>,
@@ -160,6 +173,8 @@ pub(crate) struct Walk<'a, 'z> {
     /// Room for what the cache gives.
     kept: &'a mut Vec<u8>,
     refreshes: bool,
+    /// EDNS options in wire form that go to the servers that are asked.
+    pub(super) options: Vec<u8>,
     aliases_left: u8,
     additional_left: u8,
     /// The names of the questions that are being answered, the client's first: one that comes again is a loop.
@@ -191,6 +206,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             hash,
             kept,
             refreshes: false,
+            options: Vec::new(),
             aliases_left,
             additional_left,
             trail: ArrayVec::new(),
@@ -212,7 +228,23 @@ impl<'a, 'z> Walk<'a, 'z> {
         depth: u8,
         answer: &mut Answer<'z>,
     ) {
-        let (entered, merge) = self.down(plan, asked, probe, answer);
+        self.from(plan, 0, asked, probe, depth, answer);
+    }
+
+    /// The same, by the steps from `begin` on.
+    pub(super) fn from(
+        &mut self,
+        plan: &'z Plan,
+        begin: usize,
+        asked: &Asked<'_>,
+        probe: Option<&Probe<'z>>,
+        depth: u8,
+        answer: &mut Answer<'z>,
+    ) {
+        let Passed { entered, merge, nested } = self.down(plan, begin, asked, probe, answer);
+        if let Some(nested) = nested {
+            self.nest(nested, plan, entered + 1, asked, depth, answer);
+        }
         while self.wants.is_none()
             && let Some(pending) = answer.next_pending()
         {
@@ -222,7 +254,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         if self.wants.is_some() {
             return;
         }
-        for step in plan.steps[..entered].iter().rev() {
+        for step in plan.steps[begin..entered].iter().rev() {
             match step {
                 Step::LoadBalance(balance) => loadbalance::leave(balance, asked, self.now.data, self.random, answer),
                 Step::Header(step) => header::leave(step, answer),
@@ -250,10 +282,11 @@ impl<'a, 'z> Walk<'a, 'z> {
     fn down(
         &mut self,
         plan: &'z Plan,
+        begin: usize,
         asked: &Asked<'_>,
         probe: Option<&Probe<'z>>,
         answer: &mut Answer<'z>,
-    ) -> (usize, Option<Merge>) {
+    ) -> Passed<'z> {
         let uncopied = OnceCell::new();
         let mut visit = Visit {
             asked,
@@ -270,10 +303,12 @@ impl<'a, 'z> Walk<'a, 'z> {
             merge: None,
             patience: None,
             refreshes: &mut self.refreshes,
+            options: &self.options,
+            port: self.listener.port,
             probe: None,
         };
         // The first pass looked for the first step that may know the name: those before it would pass.
-        let start = probe.map_or(0, |probe| usize::from(probe.begin));
+        let start = probe.map_or(begin, |probe| usize::from(probe.begin));
         for (step, at) in plan.steps[start..].iter().zip(start..) {
             visit.probe = probe.filter(|probe| at == usize::from(probe.step));
             let flow = match step {
@@ -289,21 +324,55 @@ impl<'a, 'z> Walk<'a, 'z> {
                     });
                     flow
                 }
+                Step::Rewrite(_) | Step::Autopath(_) | Step::Dns64(_) => {
+                    let Some(nested) = nested::of(step, asked, &self.client, self.listener.port) else {
+                        continue;
+                    };
+                    return Passed {
+                        entered: at,
+                        merge: visit.merge,
+                        nested: Some(nested),
+                    };
+                }
                 step => enter(step, plan, at, &mut visit, answer),
             };
             if flow != Flow::Next {
-                return (at, visit.merge);
+                return Passed {
+                    entered: at,
+                    merge: visit.merge,
+                    nested: None,
+                };
             }
         }
         let merge = visit.merge;
         // A question that runs off the end of the plan.
         answer.rcode = Rcode::SERVFAIL;
         answer.reason = Some(Reason::NoNext(plan.last()));
-        (plan.steps.len(), merge)
+        Passed {
+            entered: plan.steps.len(),
+            merge,
+            nested: None,
+        }
+    }
+
+    /// Another server has to be asked before there is an answer.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.wants.is_some()
+    }
+
+    /// The counters of the route that a question came by.
+    pub(super) fn series(&self, asked: &Asked<'_>) -> Option<&Series> {
+        self.stats.series.get(asked.series as usize)
     }
 
     /// Asks for a name that an alias or a target led to, starting again from the choice of the server block.
-    fn again(&mut self, asked: &Asked<'_>, wanted: &Pending<'z>, depth: u8, answer: &mut Answer<'z>) -> usize {
+    pub(super) fn again(
+        &mut self,
+        asked: &Asked<'_>,
+        wanted: &Pending<'z>,
+        depth: u8,
+        answer: &mut Answer<'z>,
+    ) -> usize {
         let is_alias = matches!(wanted.purpose, Purpose::Alias | Purpose::AliasWithRcode);
         let left = if is_alias {
             &mut self.aliases_left
@@ -360,7 +429,9 @@ impl<'a, 'z> Walk<'a, 'z> {
 fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     let is_last = at + 1 == plan.steps.len();
     match step {
+        // Those that the loop itself enters, and those that only see the way up.
         Step::LoadBalance(_) | Step::Minimal | Step::Cache(_) => Flow::Next,
+        Step::Rewrite(_) | Step::Autopath(_) | Step::Dns64(_) => Flow::Next,
         Step::Local(step) => local::enter(*step, visit, visit.stats, answer),
         Step::Any => any::enter(visit.asked, answer),
         Step::Chaos(step) => chaos::enter(step, visit.asked, visit.random, answer),
@@ -369,13 +440,14 @@ fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z
             header::enter(step, answer);
             Flow::Next
         }
+        Step::Template(step) => templates::enter(step, visit.port, visit, answer),
         Step::Transfer(step) => transfer::enter(step, plan, visit, answer),
         Step::Hosts(step) => hosts::enter(step, visit, answer),
         Step::File(source) => file::enter(source, is_last, visit, answer),
         Step::Auto(auto) => file::enter_auto(auto, is_last, visit, answer),
         Step::Secondary(secondary) => file::enter_secondary(secondary, is_last, visit, answer),
         Step::Etcd(source) => etcd::enter(source, visit, answer),
-        Step::Forward(step) => forward::enter(step, visit, answer),
+        Step::Forward(step) => forward::enter(step, plan, visit, answer),
         Step::Whoami => whoami::enter(visit, answer),
     }
 }

@@ -10,7 +10,7 @@ use super::generate::{Line, Range};
 use super::scan::{Entry, Scanner, Token};
 use crate::clip::{clip, clip_line};
 
-use super::{GENERATED_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, Record, ZoneFile, ZoneFileError, rdata, text};
+use super::{GENERATED_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, OneRecord, Record, ZoneFile, ZoneFileError, rdata, text};
 
 /// The TTL where neither `$TTL` nor an earlier record gives one.
 const TTL_DEFAULT: u32 = 3_600;
@@ -238,6 +238,35 @@ impl Loader<'_> {
         });
         Ok(())
     }
+}
+
+/// One record as a line of a zone file has it, with names that are absolute whether they end in a dot or not; its class does
+/// not count.
+pub(super) fn record(line: &str) -> Result<OneRecord, String> {
+    let entry = Scanner::new(line.as_bytes()).next().map_err(|(_, why)| why)?;
+    let entry = entry.ok_or("there is no record")?;
+    let (owner, rest) = entry.tokens.split_first().ok_or("there is no record")?;
+    let owner = text::name(owner.text, Name::ROOT)?;
+    let without_class = |token: &&Token<'_>| String::from_utf8_lossy(token.text).parse::<Rclass>().is_err();
+    let at = rest.iter().take(2).position(|token| !without_class(&token));
+    let mut tokens = rest.to_vec();
+    if let Some(at) = at {
+        tokens.remove(at);
+    }
+    let (ttl, rtype, data) = head(&tokens)?;
+    if rtype.is_meta() {
+        return Err(format!("{rtype} is no type of data"));
+    }
+    let rdata = rdata::parse(rtype, data, Name::ROOT).map_err(|why| format!("{rtype}: {why}"))?;
+    if rdata.len() > usize::from(u16::MAX) {
+        return Err(format!("{rtype}: more than 65,535 bytes of data"));
+    }
+    Ok(OneRecord {
+        owner,
+        rtype,
+        ttl: ttl.unwrap_or(TTL_DEFAULT),
+        rdata,
+    })
 }
 
 /// TTL and class, in either order, both optional, then the type; what follows is the data.

@@ -83,6 +83,29 @@ pub enum ZoneFileError {
     },
 }
 
+/// A record that stands alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneRecord {
+    /// Absolute.
+    pub owner: nodens_wire::NameBuf,
+    /// Its type.
+    pub rtype: nodens_wire::Rtype,
+    /// In seconds.
+    pub ttl: u32,
+    /// Its data, names in it uncompressed.
+    pub rdata: Vec<u8>,
+}
+
+impl OneRecord {
+    /// Reads a record as a line of a zone file has it. Names are absolute with a final dot and without.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn read(line: &str) -> Result<Self, String> {
+        load::record(line)
+    }
+}
+
 impl ZoneFile {
     /// Loads the zone `origin` from `file`, which may include others; `read` gets their contents.
     ///

@@ -276,6 +276,16 @@ impl Metrics {
             "Answers that had to stop before all of their records were gathered.",
             |series| series.limited.get(),
         );
+        by_server(
+            "coredns_autopath_success_total",
+            "Names that autopath found behind another suffix.",
+            |series| series.autopath.get(),
+        );
+        by_server(
+            "coredns_dns64_requests_translated_total",
+            "Answers with addresses that dns64 made.",
+            |series| series.translated.get(),
+        );
         let mut single = |name, help, value: fn(&WorkerStats) -> u64| {
             let sum: u64 = self.workers.iter().map(|worker| value(worker)).sum();
             page.single(name, Kind::Counter, help, sum);

@@ -54,16 +54,18 @@ use scope::Scope;
 pub use edns::NSID_LEN_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 40] = [
+pub const KNOWN: [&str; 44] = [
     "acl",
     "any",
     "auto",
+    "autopath",
     "bind",
     "bufsize",
     "cache",
     "cancel",
     "chaos",
     "debug",
+    "dns64",
     "dnstap",
     "errors",
     "etcd",
@@ -85,10 +87,12 @@ pub const KNOWN: [&str; 40] = [
     "proxy",
     "ready",
     "reload",
+    "rewrite",
     "root",
     "secondary",
     "shutdown",
     "startup",
+    "template",
     "timeouts",
     "tls",
     "trace",
@@ -120,7 +124,7 @@ pub const MISSING: [&str; 18] = [
 ];
 
 /// Those that nodens reads, so that a mistake in them is told, and does not serve yet.
-pub(super) const UNBUILT: [&str; 5] = ["autopath", "dns64", "loop", "rewrite", "template"];
+pub(super) const UNBUILT: [&str; 1] = ["loop"];
 
 /// Reads one block. None when it has no key that is one.
 pub fn block(

@@ -26,10 +26,15 @@ pub struct View {
 impl View {
     /// Whether the block is for this question.
     pub(crate) fn holds(&self, facts: &Facts<'_>) -> bool {
-        self.conditions
-            .iter()
-            .all(|condition| Evaluation::new(facts).condition(condition) == Some(true))
+        holds_all(&self.conditions, facts)
     }
+}
+
+/// Whether all of them hold for a question.
+pub(crate) fn holds_all(conditions: &[Condition], facts: &Facts<'_>) -> bool {
+    conditions
+        .iter()
+        .all(|condition| Evaluation::new(facts).condition(condition) == Some(true))
 }
 
 /// What conditions are about.
