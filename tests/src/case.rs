@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::scripted::Script;
+
 /// A scenario: a configuration, the data behind it, what is asked and what must come.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -32,6 +34,8 @@ pub struct Case {
     pub etcd_auth: Option<EtcdAuth>,
     /// An etcd of this scenario's own, on this port.
     pub etcd_port: Option<u16>,
+    /// Scripted DNS servers, by the placeholder of their port.
+    pub upstreams: BTreeMap<String, Script>,
     /// Conditions that this machine must meet.
     pub needs: Words,
     /// What is asked, in order.
@@ -118,6 +122,10 @@ pub struct Step {
     pub etcd_put: BTreeMap<String, Value>,
     /// Keys to delete.
     pub etcd_delete: Words,
+    /// A scripted server that closes its sockets.
+    pub stop_upstream: Option<String>,
+    /// One that opens them again.
+    pub start_upstream: Option<String>,
     /// Files to write; `null` deletes one.
     pub write: BTreeMap<String, Option<String>>,
     /// A signal for the server, without `SIG`.
@@ -234,6 +242,10 @@ pub struct Ask {
     pub within: Option<f64>,
     /// Seconds to the reply at least.
     pub not_before: Option<f64>,
+    /// How many questions each scripted server has had.
+    pub upstream_seen: BTreeMap<String, usize>,
+    /// Seconds to wait before looking.
+    pub wait_after: f64,
 }
 
 /// How a question travels.

@@ -9,6 +9,7 @@
 //! nodens    the server as a process         proxy     a network that fails
 //! tls       a client of DNS over TLS
 //! oracle    naive resolvers                 seed      numbers by seed
+//! scripted  DNS servers that play what a case says
 //! served    the same with several server blocks and streams
 //! netns     a network of a test's own  mutation  messages that are nearly queries
 //! folding   a zone of etcd as the control plane folds it
@@ -32,6 +33,7 @@ pub mod process;
 pub mod proxy;
 pub mod records;
 pub mod runner;
+pub mod scripted;
 pub mod seed;
 pub mod served;
 pub mod sim;

@@ -2,9 +2,13 @@
 
 use std::net::Ipv6Addr;
 
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::rdata::name::{CNAME, NS, PTR};
+use hickory_proto::rr::rdata::{NULL, TXT};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
 
+use crate::ask::from_hex;
 use crate::{Mismatch, mismatch};
 
 /// The words of one record, in the form that is compared.
@@ -82,6 +86,16 @@ pub fn rcode_text(code: u16) -> String {
         Some(&name) if !name.is_empty() => name.to_owned(),
         _ => format!("RCODE{code}"),
     }
+}
+
+/// The rcode of a name.
+///
+/// # Errors
+/// The name is not known.
+pub fn rcode_of(text: &str) -> Result<ResponseCode, String> {
+    let number = (0..=23).find(|&code| rcode_text(code) == text);
+    let number = number.ok_or_else(|| format!("{text} is no rcode"))?;
+    Ok(ResponseCode::from((number >> 4) as u8, (number & 15) as u8))
 }
 
 fn class_text(class: DNSClass) -> String {
@@ -300,6 +314,53 @@ pub fn wanted_line(line: &str) -> Line {
     words
 }
 
+/// The record that a line describes.
+///
+/// # Errors
+/// The line describes none.
+pub fn record_of(line: &str) -> Result<Record, String> {
+    let words = split_words(line);
+    let [name, ttl, class, rtype, data @ ..] = words.as_slice() else {
+        return Err(format!("`{line}` is no record"));
+    };
+    let name = name_of(name)?;
+    let ttl = ttl.parse().map_err(|e| format!("{ttl}: {e}"))?;
+    let data = data_of(type_of(rtype)?, data).map_err(|e| format!("`{line}`: {e}"))?;
+    let mut record = Record::from_rdata(name, ttl, data);
+    record.dns_class = class_of(class)?;
+    Ok(record)
+}
+
+fn name_of(text: &str) -> Result<Name, String> {
+    Name::from_ascii(text).map_err(|e| format!("{text}: {e}"))
+}
+
+/// The inverse of [`data_words`]; names and strings in their letter case.
+fn data_of(rtype: RecordType, words: &[String]) -> Result<RData, String> {
+    let as_bytes = |bytes: Vec<u8>| RData::Unknown {
+        code: rtype,
+        rdata: NULL::with(bytes),
+    };
+    match (rtype, words) {
+        (_, [mark, _, digits @ ..]) if mark == "\\#" => Ok(as_bytes(from_hex(&digits.concat())?)),
+        (RecordType::NS, [name]) => Ok(RData::NS(NS(name_of(name)?))),
+        (RecordType::CNAME, [name]) => Ok(RData::CNAME(CNAME(name_of(name)?))),
+        (RecordType::PTR, [name]) => Ok(RData::PTR(PTR(name_of(name)?))),
+        (RecordType::TXT, strings) => {
+            let strings: Vec<Vec<u8>> = strings.iter().map(|word| unquote(word)).collect();
+            Ok(RData::TXT(TXT::from_bytes(strings.iter().map(Vec::as_slice).collect())))
+        }
+        (RecordType::DS, [tag, algorithm, digest, digits @ ..]) => {
+            let number = |text: &str| text.parse::<u16>().map_err(|e| format!("{text}: {e}"));
+            let mut bytes = number(tag)?.to_be_bytes().to_vec();
+            bytes.extend([number(algorithm)? as u8, number(digest)? as u8]);
+            bytes.extend(from_hex(&digits.concat())?);
+            Ok(as_bytes(bytes))
+        }
+        _ => RData::try_from_str(rtype, &words.join(" ")).map_err(|e| e.to_string()),
+    }
+}
+
 fn same(wanted: &[String], got: &[String]) -> bool {
     wanted.len() == got.len() && wanted.iter().zip(got).all(|(w, g)| w == "*" || w == g)
 }
@@ -338,7 +399,7 @@ pub fn check_section(title: &str, got: &[Line], want: &[String], ordered: bool, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hickory_proto::rr::rdata::{A, TXT};
+    use hickory_proto::rr::rdata::A;
 
     fn check(got: &[&str], want: &[&str], ordered: bool, part: bool, right: bool) {
         let got: Vec<Line> = got.iter().map(|line| wanted_line(line)).collect();
@@ -409,6 +470,27 @@ mod tests {
             line_of(&record),
             wanted_line(r#"www.cedar.example. 60 IN TXT "he said \"\255\"" """#)
         );
+    }
+
+    #[test]
+    fn lines_and_records() {
+        for line in [
+            "www.cedar.example. 60 IN A 192.0.2.1",
+            "www.cedar.example. 60 IN AAAA 2001:db8::5",
+            "alias.cedar.example. 60 IN CNAME www.cedar.example.",
+            "cedar.example. 60 IN MX 10 mail.cedar.example.",
+            "_http._tcp.cedar.example. 60 IN SRV 0 5 80 www.cedar.example.",
+            "cedar.example. 600 IN SOA ns.cedar.example. host.cedar.example. 7 7200 900 86400 600",
+            r#"version.bind. 0 CH TXT "x y" "he said \"\255\"""#,
+            "cedar.example. 60 IN DS 4711 13 2 0a0b0c",
+            r"odd.cedar.example. 30 IN TYPE65280 \# 4 01020304",
+        ] {
+            assert_eq!(line_of(&record_of(line).unwrap()), wanted_line(line));
+        }
+        assert!(record_of("www.cedar.example. 60 IN A").is_err() && record_of("www.cedar.example. A").is_err());
+        assert_eq!(rcode_of("BADVERS"), Ok(ResponseCode::from(1, 0)));
+        assert_eq!(rcode_of("RCODE12"), Ok(ResponseCode::from(0, 12)));
+        assert!(rcode_of("").is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,12 +18,17 @@ use crate::case::{Ask, Case, Step, TcpStreamAsk, Transport};
 use crate::etcd::Etcd;
 use crate::process::{Process, signal_named};
 use crate::records::{Line, check_section, wanted_line};
+use crate::scripted::ScriptedServer;
 use crate::tls::TlsClient;
 use crate::world::World;
 use crate::{Mismatch, authority, expect, mismatch, page};
 
 /// How long a reply that depends on etcd's data may take to become right, and a page in any case.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a question may lie in a scripted server's socket before it counts.
+const UNSEEN_MAX: Duration = Duration::from_secs(1);
+/// Where a scripted server `at` an address listens.
+const DNS_PORT: u16 = 53;
 /// The ports of `needs: default-ports`, which one scenario at a time may have.
 const DEFAULT_PORTS: [u16; 4] = [2379, 8080, 8181, 9153];
 static DEFAULT_PORTS_TAKEN: Mutex<()> = Mutex::new(());
@@ -78,7 +84,11 @@ pub fn run(case: &Case, setup: &Setup, shared: &mut Option<Etcd>) -> Verdict {
         Ok(world) => world,
         Err(error) => return Verdict::Failed(format!("no folder: {error}")),
     };
-    let outcome = Run::start(case, setup, &mut world, shared).and_then(|mut run| run.all());
+    let upstreams = match start_upstreams(case, &world) {
+        Ok(upstreams) => upstreams,
+        Err(verdict) => return verdict,
+    };
+    let outcome = Run::start(case, setup, &mut world, upstreams, shared).and_then(|mut run| run.all());
     match outcome {
         Ok(()) => Verdict::Passed,
         Err(Mismatch(why)) if setup.keep => Verdict::Failed(format!("{why}\n  kept {}", world.keep().display())),
@@ -86,10 +96,33 @@ pub fn run(case: &Case, setup: &Setup, shared: &mut Option<Etcd>) -> Verdict {
     }
 }
 
+type Upstreams = BTreeMap<String, ScriptedServer>;
+
+/// The scripted servers of a case. Without the right to listen on port 53 it is skipped.
+fn start_upstreams(case: &Case, world: &World) -> Result<Upstreams, Verdict> {
+    let mut upstreams = Upstreams::new();
+    for (name, script) in &case.upstreams {
+        let address = match &script.at {
+            None => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, world.port(name)))),
+            Some(word) => world.address(word).map(|host| SocketAddr::new(host, DNS_PORT)),
+        };
+        let address = address.map_err(Verdict::Failed)?;
+        match ScriptedServer::start(address, script) {
+            Ok(server) => drop(upstreams.insert(name.clone(), server)),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(Verdict::Skipped(format!("{address}: {error}")));
+            }
+            Err(error) => return Err(Verdict::Failed(format!("{name} at {address}: {error}"))),
+        }
+    }
+    Ok(upstreams)
+}
+
 struct Run<'r> {
     case: &'r Case,
     world: &'r World,
     etcd: Option<&'r mut Etcd>,
+    upstreams: Upstreams,
     server: Process,
 }
 
@@ -123,6 +156,7 @@ impl<'r> Run<'r> {
         case: &'r Case,
         setup: &Setup,
         world: &'r mut World,
+        upstreams: Upstreams,
         shared: &'r mut Option<Etcd>,
     ) -> Result<Self, Mismatch> {
         let text = texts(case);
@@ -158,6 +192,7 @@ impl<'r> Run<'r> {
             case,
             world,
             etcd,
+            upstreams,
             server,
         })
     }
@@ -272,9 +307,21 @@ impl<'r> Run<'r> {
         } else if !step.etcd_put.is_empty() || !step.etcd_delete.as_slice().is_empty() {
             mismatch!("keys change, but the scenario has no etcd");
         }
+        if let Some(name) = &step.stop_upstream {
+            self.upstream(name)?.stop();
+        }
+        if let Some(name) = &step.start_upstream {
+            self.upstream(name)?.resume().map_err(failed)?;
+        }
         self.act(&step.write, step.signal.as_deref())?;
         sleep(Duration::from_secs_f64(step.sleep));
         self.queries(&step.queries)
+    }
+
+    fn upstream(&mut self, name: &str) -> Result<&mut ScriptedServer, Mismatch> {
+        self.upstreams
+            .get_mut(name)
+            .ok_or_else(|| Mismatch(format!("no upstream {name}")))
     }
 
     fn act(&mut self, files: &BTreeMap<String, Option<String>>, signal: Option<&str>) -> Result<(), Mismatch> {
@@ -295,8 +342,9 @@ impl<'r> Run<'r> {
             self.act(&ask.write, ask.signal.as_deref())?;
             let patience = match (&ask.http, &self.etcd) {
                 (Some(_), _) => PATIENCE.max(Duration::from_secs_f64(ask.within.unwrap_or(0.0))),
-                (None, Some(_)) => PATIENCE,
-                (None, None) => Duration::ZERO,
+                // Asked twice, a question would count twice.
+                (None, Some(_)) if self.upstreams.is_empty() => PATIENCE,
+                (None, _) => Duration::ZERO,
             };
             let end = Instant::now() + patience;
             while let Err(Mismatch(why)) = self.query(ask) {
@@ -322,9 +370,14 @@ impl<'r> Run<'r> {
         if let Some(path) = &ask.http {
             return self.fetch(ask, path);
         }
-        if ask.ask.is_none() && ask.raw.is_none() {
-            return Ok(());
+        if ask.ask.is_some() || ask.raw.is_some() {
+            self.ask(ask)?;
         }
+        sleep(Duration::from_secs_f64(ask.wait_after));
+        self.seen(ask)
+    }
+
+    fn ask(&self, ask: &Ask) -> Result<(), Mismatch> {
         let begun = Instant::now();
         if ask.parallel.is_some_and(|count| count > 1) {
             self.at_once(ask)?;
@@ -338,6 +391,22 @@ impl<'r> Run<'r> {
         let took = begun.elapsed().as_secs_f64();
         if ask.within.is_some_and(|most| took > most) || ask.not_before.is_some_and(|least| took < least) {
             mismatch!("took {took:.2} s");
+        }
+        Ok(())
+    }
+
+    fn seen(&self, ask: &Ask) -> Result<(), Mismatch> {
+        for (name, &wanted) in &ask.upstream_seen {
+            let Some(server) = self.upstreams.get(name) else {
+                mismatch!("no upstream {name}");
+            };
+            let end = Instant::now() + UNSEEN_MAX;
+            while server.seen() < wanted && Instant::now() < end {
+                sleep(Duration::from_millis(10));
+            }
+            if server.seen() != wanted {
+                mismatch!("{name} has seen {} questions, not {wanted}", server.seen());
+            }
         }
         Ok(())
     }
