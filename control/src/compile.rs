@@ -427,10 +427,10 @@ impl Compiler<'_> {
         if let Some(cache) = &block.cache
             && let Some(own) = self.numbers.caches.block(block, cache)
         {
-            steps.push(Step::Cache(Cache {
+            steps.push(Step::Cache(Box::new(Cache {
                 settings: caches::settings(cache, self.hash),
                 block: own,
-            }));
+            })));
         }
         if let Some(header) = block.header {
             steps.push(Step::Header(steps::header(header)));

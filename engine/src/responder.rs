@@ -27,7 +27,7 @@ use crate::encode::{self, Written};
 use crate::forward::Forwarder;
 use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, StreamId};
 use crate::log::{LogEntry, LogLine, LogQueue, ReplyKind};
-use crate::plan::{Asked, Client, Held, Plan, Probe, Walk, route};
+use crate::plan::{Asked, Client, Held, Plan, Probe, Tools, Walk, route};
 use crate::services::answer::Scratch;
 use crate::snapshot::{Config, Data, Listener};
 use crate::stats::{Observed, Series, WorkerStats};
@@ -381,12 +381,14 @@ impl Responder {
             now,
             listener,
             asking.origin.client(query),
-            &self.stats,
-            &mut self.work.services,
-            &mut self.random,
             asking.told,
-            &self.hash,
-            &mut self.work.kept,
+            Tools {
+                stats: &self.stats,
+                services: &mut self.work.services,
+                random: &mut self.random,
+                hash: &self.hash,
+                kept: &mut self.work.kept,
+            },
         );
         let asked = Asked {
             name: query.qname,

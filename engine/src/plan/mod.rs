@@ -65,7 +65,7 @@ pub(crate) use route::route;
 pub use steps::Steps;
 pub use templates::{Templates, Written};
 pub use transfer::{Clients, Transfer};
-pub(crate) use walk::{Client, Visit, Walk};
+pub(crate) use walk::{Client, Tools, Visit, Walk};
 pub use zones::ZoneMap;
 
 /// A step's name, as Corefiles, logs and metrics write it.
@@ -294,7 +294,7 @@ pub enum Step {
     /// Turns clients away.
     Acl(Acl),
     /// Answers with what other servers said before, and keeps what they say.
-    Cache(Cache),
+    Cache(Box<Cache>),
     /// Changes bits of the header.
     Header(Header),
     /// Takes off what an answer can do without, on the way up.

@@ -1,6 +1,6 @@
 //! Steps that have the steps behind them answer another question than the one that came: `rewrite`, `autopath`, `dns64`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use nodens_wire::{Name, NameBuf, Rcode, Rtype, Section};
 
@@ -43,7 +43,7 @@ fn rewritten<'z>(rewrite: &'z Rewrite, asked: &Asked<'_>, client: &Client<'_>, p
         rtype: asked.rtype,
         rclass: asked.rclass,
     };
-    let local = client.origin.local.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+    let local = client.origin.local.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let asker = Asker {
         client: client.origin.peer.to_socket_addr(),
         server: SocketAddr::new(local, port),

@@ -151,6 +151,16 @@ impl<'a, 'z> Visit<'a, 'z> {
     }
 }
 
+/// What a worker lends to a walk.
+pub(crate) struct Tools<'a> {
+    pub(crate) stats: &'a WorkerStats,
+    pub(crate) services: &'a mut Scratch,
+    pub(crate) random: &'a mut ChaCha8Rng,
+    pub(crate) hash: &'a NameHash,
+    /// Room for what the cache gives.
+    pub(crate) kept: &'a mut Vec<u8>,
+}
+
 /// How far a question came.
 struct Passed<'z> {
     /// The step that answered, or that has those behind it answer another question.
@@ -186,13 +196,16 @@ impl<'a, 'z> Walk<'a, 'z> {
         now: &Now<'z>,
         listener: &'z Listener,
         client: Client<'a>,
-        stats: &'a WorkerStats,
-        services: &'a mut Scratch,
-        random: &'a mut ChaCha8Rng,
         told: &'a Told,
-        hash: &'a NameHash,
-        kept: &'a mut Vec<u8>,
+        tools: Tools<'a>,
     ) -> Self {
+        let Tools {
+            stats,
+            services,
+            random,
+            hash,
+            kept,
+        } = tools;
         let (aliases_left, additional_left) = (ALIASES_MAX, ADDITIONAL_MAX);
         Self {
             now: *now,

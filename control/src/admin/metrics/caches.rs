@@ -8,6 +8,9 @@ use nodens_engine::stats::CacheCounters;
 use super::super::text::{Kind as Type, Page};
 use super::{Metrics, SeriesLabels, Shown};
 
+/// One of the counters.
+type Counted = fn(&CacheCounters) -> u64;
+
 const KINDS: [(Kind, &str); 2] = [(Kind::Success, "success"), (Kind::Denial, "denial")];
 
 /// The `cache` of a block, on one of its servers.
@@ -65,7 +68,7 @@ pub(super) fn all(metrics: &Metrics, shown: &Shown, page: &mut Page) {
 }
 
 fn plain(metrics: &Metrics, shown: &Shown, page: &mut Page) {
-    let families: [(_, _, fn(&CacheCounters) -> u64); 4] = [
+    let families: [(_, _, Counted); 4] = [
         (
             "coredns_cache_requests_total",
             "Questions that were looked up.",

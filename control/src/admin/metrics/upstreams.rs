@@ -12,6 +12,9 @@ use super::{Metrics, NS_PER_SEC, Shown};
 const PROTOCOLS: [(Proto, &str); 3] = [(Proto::Udp, "udp"), (Proto::Tcp, "tcp"), (Proto::TcpTls, "tcp-tls")];
 const BUCKETS: usize = TIME_BOUNDS.len() + 1;
 
+/// Hits or misses.
+type OneOf = fn((u64, u64)) -> u64;
+
 /// How the names of a figure and its labels begin.
 #[derive(Clone, Copy)]
 enum Naming {
@@ -185,7 +188,7 @@ fn sockets(asked: &[Asked], naming: Naming, page: &mut Page) {
             "coredns_forward_conn_cache_misses_total",
         ],
     };
-    let families: [(_, _, fn((u64, u64)) -> u64); 2] = [
+    let families: [(_, _, OneOf); 2] = [
         (hits, "Questions that found a socket to the upstream.", |(hits, _)| hits),
         (misses, "Questions that a socket was opened for.", |(_, misses)| misses),
     ];
