@@ -88,6 +88,7 @@ impl World {
                 Step::Etcd(Source {
                     zones,
                     fallthrough: None,
+                    upstream: None,
                 }),
             ]
             .into(),

@@ -482,7 +482,11 @@ impl Compiler<'_> {
                 }
             }
             let fallthrough = first.fallthrough.as_deref().map(|zones| self.set(zones));
-            steps.push(Step::File(Source { zones, fallthrough }));
+            steps.push(Step::File(Source {
+                zones,
+                fallthrough,
+                upstream: None,
+            }));
         }
         if let Some(auto) = &block.auto {
             let key = SourceKey::Auto {
@@ -653,6 +657,7 @@ impl Compiler<'_> {
         Source {
             zones,
             fallthrough: stanza.fallthrough.as_deref().map(|zones| self.set(zones)),
+            upstream: stanza.upstream.as_ref().and_then(|servers| self.forward(servers)),
         }
     }
 

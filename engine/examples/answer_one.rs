@@ -52,6 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let step = Step::File(Source {
         zones,
         fallthrough: None,
+        upstream: None,
     });
     let config = Config {
         cache: None,

@@ -44,6 +44,7 @@ impl Default for World {
         let source = |zone: &str, id| Source {
             zones: map(&hash, zone, ZoneId(id)),
             fallthrough: None,
+            upstream: None,
         };
         let hosts = Hosts {
             data: ZoneId(2),

@@ -48,6 +48,7 @@ pub fn etcd(apex: &str, id: u32) -> Step {
     Step::Etcd(Source {
         zones: map(hash(), apex, ZoneId(id)),
         fallthrough: None,
+        upstream: None,
     })
 }
 
@@ -56,6 +57,7 @@ pub fn file(apex: &str, id: u32) -> Step {
     Step::File(Source {
         zones: map(hash(), apex, ZoneId(id)),
         fallthrough: None,
+        upstream: None,
     })
 }
 

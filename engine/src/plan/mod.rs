@@ -26,6 +26,7 @@ mod local;
 mod minimal;
 mod nested;
 mod net;
+mod outside;
 pub mod rewrite;
 mod route;
 mod steps;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use nodens_wire::{Name, NameBuf, Rclass, Rtype};
 
 use crate::answer::Answer;
+use crate::forward::Stanza;
 use crate::log::LogRule;
 use crate::services::Entry;
 use crate::snapshot::ZoneId;
@@ -355,6 +357,8 @@ pub struct Source {
     pub zones: ZoneMap<ZoneId>,
     /// A name that does not exist goes on to the next step, where it lies in one of these.
     pub fallthrough: Option<ZoneMap<()>>,
+    /// Who is asked for targets outside the zones; nobody where they start again from the choice of the server block.
+    pub upstream: Option<Arc<Stanza>>,
 }
 
 fn falls_through_names(fallthrough: Option<&[NameBuf]>, name: Name<'_>) -> bool {

@@ -189,7 +189,7 @@ impl<'z> Walk<'_, 'z> {
                 rtype: asked.rtype,
                 purpose: Purpose::Alias,
             };
-            self.again(asked, &pending, depth, answer);
+            self.again(asked, &pending, None, depth, answer);
             return;
         }
     }

@@ -11,7 +11,7 @@ use rand::rngs::ChaCha8Rng;
 use super::nested::Nested;
 use super::{
     Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
-    loadbalance, local, minimal, nested, route, templates, transfer, whoami,
+    loadbalance, local, minimal, nested, outside, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::edns;
@@ -173,12 +173,12 @@ struct Passed<'z> {
 pub(crate) struct Walk<'a, 'z> {
     now: Now<'z>,
     listener: &'z Listener,
-    client: Client<'a>,
+    pub(super) client: Client<'a>,
     stats: &'a WorkerStats,
     services: &'a mut Scratch,
     random: &'a mut ChaCha8Rng,
-    told: &'a Told,
-    wants: Option<Box<Ask>>,
+    pub(super) told: &'a Told,
+    pub(super) wants: Option<Box<Ask>>,
     hash: &'a NameHash,
     /// Room for what the cache gives.
     kept: &'a mut Vec<u8>,
@@ -261,7 +261,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         while self.wants.is_none()
             && let Some(pending) = answer.next_pending()
         {
-            let came = self.again(asked, &pending, depth, answer);
+            let came = self.again(asked, &pending, plan.steps.get(entered), depth, answer);
             answer.resolved(came);
         }
         if self.wants.is_some() {
@@ -378,11 +378,13 @@ impl<'a, 'z> Walk<'a, 'z> {
         self.stats.series.get(asked.series as usize)
     }
 
-    /// Asks for a name that an alias or a target led to, starting again from the choice of the server block.
+    /// Asks for a name that an alias or a target led to, starting again from the choice of the server block, unless the step
+    /// that led there has somebody to ask.
     pub(super) fn again(
         &mut self,
         asked: &Asked<'_>,
         wanted: &Pending<'z>,
+        by: Option<&'z Step>,
         depth: u8,
         answer: &mut Answer<'z>,
     ) -> usize {
@@ -408,6 +410,10 @@ impl<'a, 'z> Walk<'a, 'z> {
             return 0;
         }
         let outer = answer.begin_inner();
+        if let Some(stanza) = outside::stanza(by, folded.as_bytes()) {
+            self.outside(stanza, name, wanted.rtype, answer);
+            return answer.end_inner(outer, wanted);
+        }
         let found = route(
             self.now.config,
             self.listener,

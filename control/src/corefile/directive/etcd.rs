@@ -1,12 +1,14 @@
 //! `etcd [ZONES...] { ... }`
 
+use nodens_wire::{NameBuf, Rcode};
+
 use super::scope::Scope;
-use super::{tls, upstreams};
+use super::{forward, tls, upstreams};
 use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::duration;
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
-use crate::corefile::settings::{Credentials, Endpoint, Etcd};
+use crate::corefile::settings::{Credentials, Endpoint, Etcd, Forward, UpstreamPlace};
 
 const OPTIONS: [&str; 10] = [
     "path",
@@ -36,7 +38,7 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
         tls: None,
         fallthrough: None,
         stub_zones: false,
-        upstream: Vec::new(),
+        upstream: None,
         min_lease_ttl_secs: MIN_LEASE_TTL_DEFAULT,
         max_lease_ttl_secs: MAX_LEASE_TTL_DEFAULT,
         span: line.name.span,
@@ -60,10 +62,7 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
                 etcd.stub_zones = true;
                 no_effect_yet(option, scope);
             }
-            "upstream" => {
-                etcd.upstream = upstreams::all(&option.args, "etcd", scope);
-                no_effect_yet(option, scope);
-            }
+            "upstream" => etcd.upstream = upstream(option, scope),
             _ => scope.unknown_option(option, &OPTIONS),
         }
     }
@@ -73,6 +72,25 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
 fn no_effect_yet(option: &Line, scope: &mut Scope<'_>) {
     let text = format!("plugin/etcd: `{}` has no effect yet", option.name.text);
     scope.findings.warn(Diagnostic::warning(option.name.span, text));
+}
+
+/// Who is asked for targets outside the zones; none where no server is named.
+fn upstream(option: &Line, scope: &mut Scope<'_>) -> Option<Forward> {
+    let to = upstreams::all(&option.args, "etcd", scope);
+    for server in &to {
+        if let UpstreamPlace::Host { name, .. } = &server.place {
+            let text = format!("plugin/etcd: not an IP address or file: {name:?}");
+            let error = Diagnostic::error(server.span, text).label("expected an address such as `192.0.2.1:53`");
+            scope
+                .findings
+                .error(error.help("write the server's address, or the path of a file like /etc/resolv.conf"));
+        }
+    }
+    (!to.is_empty()).then(|| Forward {
+        prefer_udp: true,
+        failover: vec![Rcode::REFUSED],
+        ..forward::plain(NameBuf::root(), to, option.name.span)
+    })
 }
 
 fn endpoints(option: &Line, etcd: &mut Etcd, scope: &mut Scope<'_>) {

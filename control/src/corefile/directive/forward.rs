@@ -12,7 +12,7 @@ use crate::corefile::diagnostic::{Diagnostic, nearest};
 use crate::corefile::duration::go_text;
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
-use crate::corefile::settings::{Attempts, Forward, Policy, Probe};
+use crate::corefile::settings::{Attempts, Forward, Policy, Probe, Upstream};
 use crate::corefile::source::Span;
 use crate::corefile::zone;
 
@@ -81,8 +81,13 @@ pub(super) fn stanza(line: &Line, directive: &'static str, scope: &mut Scope<'_>
         return None;
     }
     let to = upstreams::all(to, directive, scope);
-    Some(Forward {
-        from: from?,
+    Some(plain(from?, to, line.name.span))
+}
+
+/// Servers that are asked for the names of a zone, with everything else at its default.
+pub(super) fn plain(from: NameBuf, to: Vec<Upstream>, span: Span) -> Forward {
+    Forward {
+        from,
         except: Vec::new(),
         to,
         policy: Policy::Random,
@@ -108,8 +113,8 @@ pub(super) fn stanza(line: &Line, directive: &'static str, scope: &mut Scope<'_>
         failfast: false,
         source: None,
         resolver: Vec::new(),
-        span: line.name.span,
-    })
+        span,
+    }
 }
 
 fn from_zone(word: &Word, directive: &str, scope: &mut Scope<'_>) -> Option<NameBuf> {

@@ -519,8 +519,8 @@ pub struct Etcd {
     pub fallthrough: Option<Vec<NameBuf>>,
     /// `stubzones`: keys below the first zone may name servers for other zones.
     pub stub_zones: bool,
-    /// `upstream`: who is asked for targets outside the zones; empty for this server itself.
-    pub upstream: Vec<Upstream>,
+    /// `upstream`: who is asked for targets outside the zones; none for this server itself.
+    pub upstream: Option<Forward>,
     /// Least TTL taken from a lease.
     pub min_lease_ttl_secs: u32,
     /// Greatest TTL taken from a lease.

@@ -231,7 +231,8 @@ fn old_options_of_etcd() {
             .load()
             .unwrap_or_else(|refused| panic!("{}", refused.render(Colour::Off)));
         let etcd = corefile.blocks[0].etcd[0].clone();
-        let places = etcd.upstream.iter().map(|upstream| format!("{:?}", upstream.place));
+        let servers = etcd.upstream.iter().flat_map(|servers| &servers.to);
+        let places = servers.map(|server| format!("{:?}", server.place));
         format!("{} {}", etcd.stub_zones, text(places))
     };
     assert_eq!(etcd("path /x"), "false ");
@@ -244,6 +245,10 @@ fn old_options_of_etcd() {
     assert_eq!(
         error("etcd {\nupstream /none\n}"),
         "plugin/etcd: not an IP address, file, or valid domain: \"/none\""
+    );
+    assert_eq!(
+        error("etcd {\nupstream ns.example\n}"),
+        "plugin/etcd: not an IP address or file: \"ns.example\""
     );
 }
 

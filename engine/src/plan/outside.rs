@@ -1,0 +1,44 @@
+//! The `upstream` of `etcd`: other servers are asked for what lies outside its zones.
+
+use std::sync::Arc;
+
+use nodens_wire::{NameBuf, Rclass, Rtype};
+
+use super::{Source, Step, Walk};
+use crate::answer::Answer;
+use crate::edns;
+use crate::forward::Stanza;
+use crate::reply::Reply;
+use crate::waiting::{Ask, Said};
+
+/// Who is asked for a target that an answer of this step leads to; nobody where the target is the server's own matter.
+pub(super) fn stanza<'z>(by: Option<&'z Step>, folded: &[u8]) -> Option<&'z Arc<Stanza>> {
+    let Some(Step::Etcd(Source { zones, upstream, .. })) = by else {
+        return None;
+    };
+    upstream.as_ref().filter(|_| !zones.contains(folded))
+}
+
+impl Walk<'_, '_> {
+    /// Answers with what the servers of this stanza say; where none does, the alias that leads there has to do.
+    pub(super) fn outside(&mut self, stanza: &Arc<Stanza>, name: NameBuf, rtype: Rtype, answer: &mut Answer<'_>) {
+        let ask = Ask {
+            stanza: Arc::clone(stanza),
+            name,
+            rtype,
+            rclass: Rclass::IN,
+            flags: self.client.query.flags,
+            dnssec_ok: self.client.dnssec_ok(),
+            udp_size: edns::offered(self.client.query).max(edns::UDP_SIZE),
+            options: Box::default(),
+            // What etcd says is not kept, and this is a part of it.
+            merge: None,
+            patience: None,
+        };
+        match self.told.of(&ask) {
+            Some(Said::Reply { bytes, .. }) => Reply::new(bytes).answer(|ttl| ttl, answer),
+            Some(Said::Failed(failed)) => answer.rcode = failed.rcode(),
+            None => self.wants = Some(Box::new(ask)),
+        }
+    }
+}
