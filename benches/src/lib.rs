@@ -89,6 +89,7 @@ impl World {
                     zones,
                     fallthrough: None,
                     upstream: None,
+                    stubs: None,
                 }),
             ]
             .into(),

@@ -486,6 +486,7 @@ impl Compiler<'_> {
                 zones,
                 fallthrough,
                 upstream: None,
+                stubs: None,
             }));
         }
         if let Some(auto) = &block.auto {
@@ -653,11 +654,13 @@ impl Compiler<'_> {
         for (zone, &id) in stanza.zones.iter().zip(&ids) {
             zones.entry(zone, || id);
         }
+        let first = ids.first().copied();
         self.out.etcd.push(EtcdSource { settings, zones: ids });
         Source {
             zones,
             fallthrough: stanza.fallthrough.as_deref().map(|zones| self.set(zones)),
             upstream: stanza.upstream.as_ref().and_then(|servers| self.forward(servers)),
+            stubs: first.filter(|_| stanza.stub_zones),
         }
     }
 

@@ -194,6 +194,7 @@ fn code(reason: &Reason, rcode: Option<Rcode>) -> u16 {
     let own = match reason {
         Reason::NoNext(_)
         | Reason::Upstream(_)
+        | Reason::StubCycle
         | Reason::InvalidName(_)
         | Reason::Template(_)
         | Reason::Panic
@@ -221,6 +222,7 @@ fn write_reason(reason: &Reason, out: &mut String) -> std::fmt::Result {
         Reason::Dname => write!(out, "the DNAME makes a name that is too long, or the same again"),
         Reason::Template(why) => write!(out, "{why}"),
         Reason::InvalidName(invalid) => write!(out, "invalid name after rewrite: {}", invalid.0),
+        Reason::StubCycle => write!(out, "stub forward cycle"),
         Reason::Upstream(failed) => write!(out, "{failed}"),
         Reason::Panic => write!(out, "panic"),
     }

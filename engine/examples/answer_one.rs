@@ -53,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         zones,
         fallthrough: None,
         upstream: None,
+        stubs: None,
     });
     let config = Config {
         cache: None,

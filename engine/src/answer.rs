@@ -105,6 +105,8 @@ pub enum Reason {
     Template(Box<str>),
     /// What `rewrite` made of the name is none.
     InvalidName(InvalidName),
+    /// A stub zone's servers sent back what another stub zone had sent on.
+    StubCycle,
     /// No other server answered.
     Upstream(Arc<Failed>),
     /// A panic while answering.

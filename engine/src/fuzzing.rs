@@ -45,6 +45,7 @@ impl Default for World {
             zones: map(&hash, zone, ZoneId(id)),
             fallthrough: None,
             upstream: None,
+            stubs: None,
         };
         let hosts = Hosts {
             data: ZoneId(2),

@@ -49,6 +49,7 @@ pub fn etcd(apex: &str, id: u32) -> Step {
         zones: map(hash(), apex, ZoneId(id)),
         fallthrough: None,
         upstream: None,
+        stubs: None,
     })
 }
 
@@ -58,6 +59,7 @@ pub fn file(apex: &str, id: u32) -> Step {
         zones: map(hash(), apex, ZoneId(id)),
         fallthrough: None,
         upstream: None,
+        stubs: None,
     })
 }
 

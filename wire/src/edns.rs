@@ -23,6 +23,8 @@ pub const KEEPALIVE: u16 = 11;
 pub const PADDING: u16 = 12;
 /// Extended DNS error (RFC 8914): a 16-bit info code and text.
 pub const EDE: u16 = 15;
+/// SkyDNS's mark on a question that a stub zone sent on: one byte, 1. From the range for local use.
+pub const STUB: u16 = 65_011;
 
 /// Bytes of an OPT record without options.
 pub const OPT_LEN: usize = 11;

@@ -1,11 +1,16 @@
 //! The `etcd` step.
 
-use super::{Flow, Source, Visit, falls_through};
+use super::{Flow, Plan, Source, Visit, falls_through, stub};
 use crate::answer::Answer;
 use crate::services::answer::{Outcome, respond};
 use crate::zone::Zone;
 
-pub(super) fn enter<'z>(source: &Source, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
+pub(super) fn enter<'z>(source: &Source, plan: &Plan, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
+    if source.stubs.is_some()
+        && let Some(stanza) = stub::stanza(source, visit)
+    {
+        return stub::enter(stanza, plan, visit, answer);
+    }
     let Some((at, zone)) = visit.zone(&source.zones, |zone| *zone) else {
         return Flow::Next;
     };

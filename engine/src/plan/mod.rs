@@ -30,6 +30,7 @@ mod outside;
 pub mod rewrite;
 mod route;
 mod steps;
+mod stub;
 pub mod template;
 mod templates;
 mod transfer;
@@ -241,6 +242,8 @@ impl Plan {
         for (step, at) in self.steps[usize::from(from)..].iter().zip(from..) {
             let found = match step {
                 Step::Hosts(hosts) => Some((name.len() - 1, hosts.data)),
+                // A stub zone may hold it, wherever it lies.
+                Step::Etcd(source) if source.stubs.is_some() => return None,
                 Step::File(source) | Step::Etcd(source) => {
                     source.zones.find_near(name, known).map(|(len, &zone)| (len, zone))
                 }
@@ -359,6 +362,8 @@ pub struct Source {
     pub fallthrough: Option<ZoneMap<()>>,
     /// Who is asked for targets outside the zones; nobody where they start again from the choice of the server block.
     pub upstream: Option<Arc<Stanza>>,
+    /// The zone whose keys name the servers of stub zones, if there are to be any.
+    pub stubs: Option<ZoneId>,
 }
 
 fn falls_through_names(fallthrough: Option<&[NameBuf]>, name: Name<'_>) -> bool {

@@ -465,7 +465,7 @@ fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z
         Step::File(source) => file::enter(source, is_last, visit, answer),
         Step::Auto(auto) => file::enter_auto(auto, is_last, visit, answer),
         Step::Secondary(secondary) => file::enter_secondary(secondary, is_last, visit, answer),
-        Step::Etcd(source) => etcd::enter(source, visit, answer),
+        Step::Etcd(source) => etcd::enter(source, plan, visit, answer),
         Step::Forward(step) => forward::enter(step, plan, visit, answer),
         Step::Whoami => whoami::enter(visit, answer),
     }

@@ -19,6 +19,7 @@ use super::component;
 use super::keys::Keys;
 use super::render::{self, Lone};
 use super::service::Service;
+use super::stubs::{self, Stubs};
 use crate::encode::Template;
 use crate::zone::small::Small;
 use crate::zone::trie::{Keyed, NameHash, Spot, Trie};
@@ -84,6 +85,8 @@ pub struct ServiceTree {
     names: Trie<Entry>,
     bad: usize,
     pub(crate) soa: Arc<Soa>,
+    /// What is made of the keys below `dns/stub`.
+    pub(crate) stubs: Option<Arc<Stubs>>,
 }
 
 /// The zone's SOA, made anew for each serial.
@@ -110,6 +113,7 @@ impl ServiceTree {
             names: Trie::default(),
             bad: 0,
             soa,
+            stubs: None,
         }
     }
 
@@ -169,7 +173,10 @@ impl ServiceTree {
     /// Begins a change. The tree itself stays as it is.
     #[must_use]
     pub fn edit(&self) -> Editor {
-        Editor { tree: self.clone() }
+        Editor {
+            tree: self.clone(),
+            stubs_changed: false,
+        }
     }
 }
 
@@ -177,6 +184,7 @@ impl ServiceTree {
 #[derive(Debug)]
 pub struct Editor {
     tree: ServiceTree,
+    stubs_changed: bool,
 }
 
 impl Editor {
@@ -222,11 +230,15 @@ impl Editor {
             next
         };
         self.tree.soa = Arc::new(render::soa(self.tree.apex.as_name(), self.tree.serial));
+        if self.stubs_changed {
+            self.tree.stubs = Stubs::of(&self.tree.keys, self.tree.stubs.as_deref(), &self.tree.hash);
+        }
         self.tree
     }
 
     /// The entries of the apex, of the key's name, and of all names between them.
     fn refresh_path(&mut self, key: &[u8]) {
+        self.stubs_changed |= stubs::is_for(key);
         let mut name = Vec::with_capacity(64);
         self.refresh(b"", &name);
         let mut at = 0;

@@ -60,18 +60,12 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
             "stubzones" => {
                 scope.no_args(option);
                 etcd.stub_zones = true;
-                no_effect_yet(option, scope);
             }
             "upstream" => etcd.upstream = upstream(option, scope),
             _ => scope.unknown_option(option, &OPTIONS),
         }
     }
     etcd
-}
-
-fn no_effect_yet(option: &Line, scope: &mut Scope<'_>) {
-    let text = format!("plugin/etcd: `{}` has no effect yet", option.name.text);
-    scope.findings.warn(Diagnostic::warning(option.name.span, text));
 }
 
 /// Who is asked for targets outside the zones; none where no server is named.
