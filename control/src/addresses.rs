@@ -14,6 +14,16 @@ pub(crate) struct Place {
     pub(crate) is_bound: bool,
 }
 
+impl Place {
+    /// With a port.
+    pub(crate) fn socket(&self, port: u16) -> SocketAddr {
+        match self.address {
+            IpAddr::V4(address) => SocketAddr::from((address, port)),
+            IpAddr::V6(address) => SocketAddrV6::new(address, port, 0, self.scope).into(),
+        }
+    }
+}
+
 /// The places of a block.
 pub(crate) fn places(block: &ServerBlock, notices: &mut Vec<String>, errors: &mut Vec<Diagnostic>) -> Vec<Place> {
     if block.bind.is_empty() {

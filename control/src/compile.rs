@@ -1,7 +1,7 @@
 //! Settings become plans, listeners and sources. Nothing is bound and nobody is contacted here.
 
 use std::cmp::Reverse;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -30,6 +30,7 @@ use crate::certificates::{self, Certificates};
 use crate::corefile::settings::{self, Key, PathSetting, QueriesMax, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
 use crate::forward::StanzaKey;
+use crate::loops::Probed;
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
 use crate::plugins;
@@ -57,6 +58,8 @@ pub struct Compiled {
     pub certificates: Vec<Certificates>,
     /// `loadbalance weighted` directives.
     pub weights: Vec<WeightsSource>,
+    /// `loop` directives.
+    pub loops: Vec<Probed>,
     /// What is shown of `cache` directives.
     pub caches: Vec<CacheMetrics>,
     /// What handles queries, for each server and zone.
@@ -149,12 +152,13 @@ pub fn compile(blocks: &[ServerBlock], hash: &NameHash, numbers: &mut Numbers) -
             hosts: Vec::new(),
             certificates: Vec::new(),
             weights: Vec::new(),
+            loops: Vec::new(),
             caches: Vec::new(),
             plugins: Vec::new(),
             start_lines: Vec::new(),
             notices: Vec::new(),
         },
-        errors: blocks.iter().flat_map(|block| block.unbuilt.iter().cloned()).collect(),
+        errors: Vec::new(),
     };
     compiler.numbers.caches.resize(blocks);
     compiler.out.config.cache = compiler.numbers.caches.slab();
@@ -185,10 +189,7 @@ impl Compiler<'_> {
         let mut routes = Vec::new();
         for key in &block.keys {
             for place in &places {
-                let socket = match place.address {
-                    IpAddr::V4(address) => SocketAddr::from((address, key.port)),
-                    IpAddr::V6(address) => SocketAddrV6::new(address, key.port, 0, place.scope).into(),
-                };
+                let socket = place.socket(key.port);
                 let host = match place.address {
                     _ if !place.is_bound => String::new(),
                     IpAddr::V4(address) => address.to_string(),
@@ -251,6 +252,18 @@ impl Compiler<'_> {
                     .caches
                     .extend(CacheMetrics::of(&own.block, &zones.join(","), &series));
             }
+        }
+        let canary = self.out.config.plans[plan_at as usize]
+            .steps
+            .iter()
+            .find_map(|step| match step {
+                Step::Loop(canary) => Some(Arc::clone(canary)),
+                _ => None,
+            });
+        let plain = block.keys.iter().find(|key| key.scheme == Scheme::Dns);
+        if let (Some(canary), Some(key), Some(place)) = (canary, plain, places.first()) {
+            let probed = Probed::new(canary, key.zone.clone(), place.socket(key.port), place.is_bound);
+            self.out.loops.push(probed);
         }
         let counts = block.auto.is_some() && block.prometheus.is_some();
         let own = self.out.auto.last().filter(|_| counts);
@@ -515,6 +528,9 @@ impl Compiler<'_> {
             let step = self.etcd(etcd);
             steps.push(Step::Etcd(step));
         }
+        if block.detects_loops.is_some() {
+            steps.push(Step::Loop(Arc::default()));
+        }
         if !block.forward.is_empty() {
             let stanzas = block.forward.iter().filter_map(|stanza| self.forward(stanza)).collect();
             steps.push(Step::Forward(Forward {
@@ -550,7 +566,7 @@ impl Compiler<'_> {
             udp_size: block.bufsize,
             nsid: block.nsid.as_ref().map(steps::nsid),
             counted: None,
-            passes_on: block.cancel.is_some(),
+            cancel: block.cancel,
         }
     }
 

@@ -1,24 +1,18 @@
 //! NOTIFY to others: a zone has a new version (RFC 1996).
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
 
-use nodens_wire::{Builder, Compressor, Flags, Header, Name, NameBuf, Opcode, Rclass, Rcode, Rtype};
-use tokio::net::UdpSocket;
+use nodens_wire::{Flags, Name, NameBuf, Opcode, Rcode, Rtype};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use crate::corefile::settings::Transfer;
+use crate::exchange::{any_source, exchange};
 use crate::output;
-use crate::random::random;
 
 /// Servers that are told at once; the others wait.
 const NOTIFIES_MAX: usize = 64;
 /// How often a server is told.
 const TRIES: usize = 3;
-/// How long an answer may take.
-const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// Closed until the server answers: who is told comes back at once.
 static NOTIFIES: Semaphore = Semaphore::const_new(0);
@@ -74,47 +68,15 @@ impl Notify {
 }
 
 async fn tell(zone: Name<'_>, server: SocketAddr, source: Option<IpAddr>) -> Result<(), String> {
-    let any = if server.is_ipv4() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-    } else {
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-    };
+    let source = source.unwrap_or_else(|| any_source(server));
+    let flags = Flags(0).with_opcode(Opcode::NOTIFY).with_aa(true);
     let mut why = String::new();
     for _ in 0..TRIES {
-        // A new socket each time: another port, and no answer to an earlier try.
-        why = match exchange(zone, server, source.unwrap_or(any)).await {
+        why = match exchange(zone, Rtype::SOA, flags, server, source).await {
             Ok(Rcode::NOERROR) => return Ok(()),
             Ok(rcode) => format!("rcode was \"{rcode}\""),
             Err(error) => format!("\"{error}\""),
         };
     }
     Err(why)
-}
-
-async fn exchange(zone: Name<'_>, server: SocketAddr, source: IpAddr) -> io::Result<Rcode> {
-    let (mut room, mut names) = ([0; 512], Compressor::new());
-    let id = random() as u16;
-    let mut message = Builder::new(&mut room, 512, &mut names);
-    message.header(id, Flags(0).with_opcode(Opcode::NOTIFY).with_aa(true));
-    // A name and twelve bytes fit.
-    let _ = message.question(zone, Rtype::SOA, Rclass::IN);
-    let len = message.finish();
-    let socket = UdpSocket::bind((source, 0)).await?;
-    socket.connect(server).await?;
-    socket.send(&room[..len]).await?;
-    let mut reply = [0; 512];
-    let answered = timeout(ANSWER_TIME, async {
-        loop {
-            let len = socket.recv(&mut reply).await?;
-            if let Some(header) = Header::of(&reply[..len])
-                && header.id.get() == id
-                && header.flags().qr()
-            {
-                return Ok(header.flags().rcode());
-            }
-        }
-    });
-    answered
-        .await
-        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "i/o timeout")))
 }

@@ -31,6 +31,7 @@ pub fn of(block: &ServerBlock) -> Vec<&'static str> {
         (block.auto.is_some(), "auto"),
         (!block.secondary.is_empty(), "secondary"),
         (!block.etcd.is_empty(), "etcd"),
+        (block.detects_loops.is_some(), "loop"),
         (!block.forward.is_empty(), "forward"),
         (!block.proxy.is_empty(), "proxy"),
         (block.whoami, "whoami"),

@@ -32,6 +32,7 @@ use crate::facts::Facts;
 use crate::faults;
 use crate::hooks::Hooks;
 use crate::listeners::{self, Bound, Place};
+use crate::loops::Loops;
 use crate::numbers::Numbers;
 use crate::output;
 use crate::publish::Publisher;
@@ -60,6 +61,7 @@ pub struct Server {
     endpoints: Endpoints,
     admin: Admin,
     writer: Option<Writer>,
+    loops: Loops,
     hooks: Hooks,
     lameduck: Duration,
     in_use: Option<Corefile>,
@@ -127,6 +129,7 @@ impl Server {
                 readiness: Arc::new(readiness),
             },
             writer: None,
+            loops: Loops::default(),
             hooks: Hooks::default(),
             lameduck: Duration::ZERO,
             in_use: None,
@@ -268,6 +271,7 @@ impl Server {
             .filter_map(|block| Some(block.health.as_ref()?.lameduck));
         self.lameduck = lameduck.max().unwrap_or_default();
         self.hooks = Hooks::of(&corefile);
+        self.loops = Loops::start(compiled.loops, &self.numbers.stanzas);
         self.takes_over = false;
         inherited.leave();
 

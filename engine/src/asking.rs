@@ -56,22 +56,31 @@ impl Responder {
         })
     }
 
-    /// Asks what a query wants to know. Where too many wait, or it has asked too much, it is told that nobody answers.
+    /// Asks what a query wants to know. Where too many wait, or it has asked too much or for too long, it is told that
+    /// nobody answers.
     fn ask_for(&mut self, now: &Now<'_>, mut waiting: Box<Waiting>) {
-        while waiting.told.is_full() || self.waiting.is_full() {
-            self.stats.waiting_limited.add(1);
-            let said = Said::Failed(Arc::new(Failed::Crowded));
-            waiting.told.push(&waiting.ask, said);
+        loop {
+            let failed = if waiting.is_cancelled(now.clock.now) {
+                Failed::Cancelled
+            } else if waiting.told.is_full() || self.waiting.is_full() {
+                self.stats.waiting_limited.add(1);
+                Failed::Crowded
+            } else {
+                break;
+            };
+            waiting.told.push(&waiting.ask, Said::Failed(Arc::new(failed)));
             match self.answer_again(now, &waiting) {
                 None => return,
                 Some(ask) => waiting.ask = ask,
             }
         }
-        let (merge, patience, mode) = (waiting.ask.merge, waiting.ask.patience, waiting.told.mode);
+        let (merge, mode, cancelled_at) = (waiting.ask.merge, waiting.told.mode, waiting.cancelled_at());
+        let patience = waiting.ask.patience.filter(|_| mode == Mode::Asked);
+        let late_at = patience.map(|patience| now.clock.now.after(patience));
         let was_looked_up = std::mem::replace(&mut waiting.is_looked_up, true);
         let ticket = self.waiting.enter(waiting);
-        if let Some(patience) = patience.filter(|_| mode == Mode::Asked) {
-            self.waiting.expect(ticket, now.clock.now.after(patience));
+        if let Some(at) = late_at.into_iter().chain(cancelled_at).min() {
+            self.waiting.expect(ticket, at);
         }
         match merge.map(|merge| self.claim(ticket, merge)) {
             Some(Claim::Wait) if mode == Mode::Refresh => {
@@ -110,6 +119,7 @@ impl Responder {
             dnssec_ok,
             udp_size,
             options,
+            canary,
             ..
         } = &*waiting.ask;
         let question = Outgoing {
@@ -121,6 +131,7 @@ impl Responder {
             udp_size: *udp_size,
             options,
             client_is_stream: waiting.asker.stream.is_some(),
+            canary: canary.as_ref(),
         };
         self.forwarder.ask(now.clock.now, stanza, &question, ticket.0);
     }
@@ -214,12 +225,17 @@ impl Responder {
         came
     }
 
-    /// Those that have waited long enough are given an old answer; what they asked for is still awaited.
+    /// Those that have waited long enough are given an old answer, and what they asked for is still awaited; or they are
+    /// given up.
     pub(crate) fn lose_patience(&mut self, now: &Now<'_>) {
         while let Some(ticket) = self.waiting.take_due(now.clock.now) {
             let Some(waiting) = self.waiting.get_mut(ticket) else {
                 continue;
             };
+            if waiting.is_cancelled(now.clock.now) {
+                self.give_up(now, ticket);
+                continue;
+            }
             let asker = waiting.asker;
             let message = waiting.message.clone();
             let late = std::mem::take(&mut waiting.told).into_mode(Mode::Late);
@@ -230,7 +246,23 @@ impl Responder {
                     None => Mode::Refresh,
                     Some(_) => Mode::Asked,
                 });
+                if let Some(at) = waiting.cancelled_at() {
+                    self.waiting.expect(ticket, at);
+                }
             }
+        }
+    }
+
+    /// A query has waited longer than `cancel` lets it.
+    fn give_up(&mut self, now: &Now<'_>, ticket: Ticket) {
+        self.forwarder.cancel(ticket.0);
+        if let Some(mut waiting) = self.waiting.leave(ticket) {
+            // Others that wait for the same ask anew.
+            waiting.token = None;
+            waiting
+                .told
+                .push(&waiting.ask, Said::Failed(Arc::new(Failed::Cancelled)));
+            self.walk_on(now, waiting);
         }
     }
 

@@ -399,7 +399,7 @@ impl Responder {
             may_copy,
         };
         walk.answer(plan, &asked, asking.probe.as_ref(), 0, answer);
-        self.refreshes |= walk.end()?;
+        self.refreshes |= walk.end(plan)?;
         if answer.transfer.is_some() {
             self.limit_transfers(answer);
         }

@@ -14,7 +14,7 @@ use nodens_wire::{Flags, NameBuf, Rclass, Rtype};
 
 use crate::cache::Key;
 use crate::cache::flight::Token;
-use crate::forward::{Failed, Stanza};
+use crate::forward::{Canary, Failed, Stanza};
 use crate::io::{ListenerId, Peer, StreamId};
 use crate::responder::Origin;
 use crate::time::Instant;
@@ -43,6 +43,10 @@ pub(crate) struct Ask {
     pub(crate) merge: Option<Merge>,
     /// After this time there is an old answer instead.
     pub(crate) patience: Option<Duration>,
+    /// So long after the query came it is given up: the block's word, put in at the end of the walk.
+    pub(crate) cancel: Option<Duration>,
+    /// It is to be told where the question goes.
+    pub(crate) canary: Option<Arc<Canary>>,
 }
 
 /// Where the cache keeps the answer.
@@ -215,6 +219,19 @@ pub(crate) struct Waiting {
     pub(crate) is_looked_up: bool,
 }
 
+impl Waiting {
+    /// When it is given up; what nobody waits for is not.
+    pub(crate) fn cancelled_at(&self) -> Option<Instant> {
+        let cancel = self.ask.cancel.filter(|_| self.told.mode == Mode::Asked)?;
+        Some(self.since.after(cancel))
+    }
+
+    /// Whether that time has come.
+    pub(crate) fn is_cancelled(&self, now: Instant) -> bool {
+        self.cancelled_at().is_some_and(|at| at <= now)
+    }
+}
+
 /// A place among those that wait, and whose it is: a place that was given to another is not found by an old number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket(pub(crate) u64);
@@ -234,6 +251,8 @@ struct Place {
     /// How often it was taken.
     turn: u32,
     waiting: Option<Box<Waiting>>,
+    /// As it stands among those that are due.
+    due: Option<Instant>,
 }
 
 /// All that wait.
@@ -241,7 +260,7 @@ struct Place {
 pub(crate) struct WaitingRoom {
     places: Vec<Place>,
     free: Vec<u32>,
-    /// When the patience of some ends.
+    /// When the patience of some ends, or the time of others. Each stands there once.
     due: BTreeSet<(Instant, Ticket)>,
 }
 
@@ -258,7 +277,11 @@ impl WaitingRoom {
     /// Puts one in. Whoever does has seen that the room is not full.
     pub(crate) fn enter(&mut self, waiting: Box<Waiting>) -> Ticket {
         let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { turn: 0, waiting: None });
+            self.places.push(Place {
+                turn: 0,
+                waiting: None,
+                due: None,
+            });
             self.places.len() as u32 - 1
         });
         let place = &mut self.places[at as usize];
@@ -269,18 +292,26 @@ impl WaitingRoom {
 
     /// Has one be [`due`](Self::take_due) at a time, unless it left before.
     pub(crate) fn expect(&mut self, ticket: Ticket, at: Instant) {
+        let Some(place) = self.places.get_mut(ticket.place()) else {
+            return;
+        };
+        if let Some(before) = place.due.replace(at) {
+            self.due.remove(&(before, ticket));
+        }
         self.due.insert((at, ticket));
     }
 
-    /// When the patience of the next one ends.
+    /// When the time of the next one comes.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// The next one whose patience has ended.
+    /// The next one whose time has come.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<Ticket> {
         self.deadline().filter(|at| *at <= now)?;
-        self.due.pop_first().map(|(_, ticket)| ticket)
+        let (_, ticket) = self.due.pop_first()?;
+        self.places[ticket.place()].due = None;
+        Some(ticket)
     }
 
     /// One that waits.
@@ -299,6 +330,9 @@ impl WaitingRoom {
             .get_mut(ticket.place())
             .filter(|place| place.turn == ticket.turn())?;
         let waiting = place.waiting.take()?;
+        if let Some(at) = place.due.take() {
+            self.due.remove(&(at, ticket));
+        }
         self.free.push(ticket.place() as u32);
         Some(waiting)
     }

@@ -18,7 +18,7 @@ use super::reply::{self, Reading, Reply, Whole};
 use super::stanza::InFlight;
 use super::table::Key;
 use super::upstream::{Proto, Transport};
-use super::{BUDGET, Checking, Failed, Failure, Stanza, Upstream};
+use super::{BUDGET, Canary, Checking, Failed, Failure, Stanza, Upstream};
 use crate::time::Instant;
 
 pub(super) type TaskKey = Key;
@@ -77,6 +77,8 @@ pub(super) struct Ask {
     pub(super) hold: InFlight,
     started: Instant,
     is_stream: bool,
+    /// It is to be told where it goes.
+    canary: Option<Arc<Canary>>,
     /// The upstreams, and how many of them had their turn in this pass.
     order: Vec<u16>,
     at: usize,
@@ -94,12 +96,20 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    pub(super) fn new(ticket: u64, hold: InFlight, started: Instant, is_stream: bool, order: Vec<u16>) -> Self {
+    pub(super) fn new(
+        ticket: u64,
+        hold: InFlight,
+        started: Instant,
+        is_stream: bool,
+        order: Vec<u16>,
+        canary: Option<&Arc<Canary>>,
+    ) -> Self {
         Self {
             ticket,
             hold,
             started,
             is_stream,
+            canary: canary.cloned(),
             order,
             at: 0,
             upstream: 0,
@@ -230,6 +240,9 @@ impl Forwarder {
         let Some(ask) = self.ask_mut(task) else { return };
         let (stanza, upstream) = (Arc::clone(ask.stanza()), Arc::clone(ask.upstream()));
         let (proto, end) = (ask.proto(), ask.started.after(BUDGET));
+        if let Some(canary) = &ask.canary {
+            canary.goes_to(&upstream);
+        }
         let read = stanza.settings().read_timeout;
         let pool = self.pool(&upstream, stanza.settings());
         upstream.begins();

@@ -18,6 +18,8 @@ pub enum Failed {
     },
     /// The worker has as many in flight as it can.
     Crowded,
+    /// The client's question was given up, after the time of its block's `cancel`.
+    Cancelled,
     /// All upstreams are down, and none was tried.
     NoHealthy,
     /// The last attempt.
@@ -68,7 +70,7 @@ impl Failed {
     pub fn rcode(&self) -> Rcode {
         match self {
             Self::Concurrent { .. } => Rcode::REFUSED,
-            Self::Crowded | Self::NoHealthy | Self::Attempt { .. } => Rcode::SERVFAIL,
+            Self::Crowded | Self::Cancelled | Self::NoHealthy | Self::Attempt { .. } => Rcode::SERVFAIL,
         }
     }
 
@@ -77,7 +79,7 @@ impl Failed {
     pub fn ede(&self) -> Option<u16> {
         match self {
             Self::Concurrent { .. } | Self::Crowded => None,
-            Self::NoHealthy => Some(edns::ede::NO_REACHABLE_AUTHORITY),
+            Self::Cancelled | Self::NoHealthy => Some(edns::ede::NO_REACHABLE_AUTHORITY),
             Self::Attempt { how, .. } => Some(match how {
                 how if how.is_silence() => edns::ede::NO_REACHABLE_AUTHORITY,
                 _ => edns::ede::NETWORK_ERROR,
@@ -91,6 +93,7 @@ impl fmt::Display for Failed {
         let (to, proto, how) = match self {
             Self::Concurrent { max } => return write!(f, "concurrent queries exceeded maximum {max}"),
             Self::Crowded => return f.write_str("too many queries in flight"),
+            Self::Cancelled => return f.write_str("no reply in the time that `cancel` gives"),
             Self::NoHealthy => return f.write_str("no healthy proxies"),
             Self::Attempt { to, proto, how } => (to, proto, how),
         };

@@ -116,7 +116,7 @@ impl Forwarder {
         let order = stanza.order(&mut self.random);
         let task = self.tasks.insert(Task {
             framed: Framed::new(question),
-            purpose: Purpose::Ask(Ask::new(ticket, hold, now, is_stream, order)),
+            purpose: Purpose::Ask(Ask::new(ticket, hold, now, is_stream, order, question.canary)),
             exchange: None,
             due: None,
         });

@@ -77,6 +77,7 @@ impl Talk {
             udp_size: 1232,
             options: &[],
             client_is_stream,
+            canary: None,
         };
         forwarder.ask(START, &stanza, &question, 7);
         let (opened, _) = forwarder.poll_effect().expect("a socket");

@@ -17,6 +17,7 @@
 //! by socket, and one that got too many is left for another port and id, at last for TCP (RFC 5452 §9).
 
 mod ask;
+mod canary;
 mod connections;
 mod effects;
 mod failed;
@@ -30,6 +31,7 @@ mod stanza;
 mod table;
 mod upstream;
 
+pub use canary::{Canary, Returned};
 pub use failed::{Failed, Failure};
 pub use forwarder::{Forwarder, InUse};
 pub use outgoing::Outgoing;

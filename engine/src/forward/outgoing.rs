@@ -1,6 +1,10 @@
 //! A question on its way to other servers.
 
+use std::sync::Arc;
+
 use nodens_wire::{Flags, HEADER_LEN, Name, Rclass, Rtype, edns};
+
+use super::Canary;
 
 /// What is asked of an upstream. Each hop has an OPT of its own, so nothing of the client's goes in unseen.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +25,8 @@ pub struct Outgoing<'a> {
     pub options: &'a [u8],
     /// The client came by a stream, and so does the question go out.
     pub client_is_stream: bool,
+    /// It is the question that is not to come back.
+    pub canary: Option<&'a Arc<Canary>>,
 }
 
 /// Bytes of the length in front of a message on a stream.
@@ -138,6 +144,7 @@ mod tests {
             udp_size: 1400,
             options: &[0, 8, 0, 4, 0, 1, 0, 0],
             client_is_stream: false,
+            canary: None,
         });
         framed.set_id(0xabcd);
         let query = Query::parse(framed.message()).unwrap();

@@ -70,7 +70,12 @@ impl Upstream {
         self.is_out.store(true, Ordering::Relaxed);
     }
 
-    /// Whether that was said.
+    /// Has questions go there again: they may no longer come back.
+    pub fn put_back(&self) {
+        self.is_out.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether it is taken out.
     #[must_use]
     pub fn is_out(&self) -> bool {
         self.is_out.load(Ordering::Relaxed)

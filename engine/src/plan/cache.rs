@@ -8,6 +8,7 @@ use super::{Asked, Client, Flow, StepName, Visit};
 use crate::answer::{Answer, Reason};
 use crate::cache::rules::{self, Class, Keep, Refresh, Said};
 use crate::cache::{Block, Cache as Slab, Found, Key, Kind, New, Settings};
+use crate::forward::Failed;
 use crate::reply::{self, Reply};
 use crate::stats::Series;
 use crate::time::Clock;
@@ -150,6 +151,8 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
     let is_from_upstream = matches!(answer.by, Some(StepName::Forward | StepName::Proxy));
     let (class, ttl_secs) = class(asked, client, clock, settings, kept, answer);
     let has_failed = matches!(answer.reason, Some(Reason::Upstream(_)));
+    // Which says nothing about the name.
+    let was_cancelled = matches!(&answer.reason, Some(Reason::Upstream(failed)) if **failed == Failed::Cancelled);
     let stale = stale(slab, hash, &key, kept, clock, settings);
     if let Some((found, hit)) = stale.filter(|_| is_from_upstream) {
         // It was asked for anew, in front of the client or behind him.
@@ -189,6 +192,7 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
     }
     if has_failed {
         if answer.rcode == Rcode::SERVFAIL
+            && !was_cancelled
             && let Some(keep) = rules::keep_own_failure(asked.folded, settings)
         {
             keep_form(answer, kept);

@@ -57,6 +57,8 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
             // What is said to one client's network is not for others (RFC 7871 §7.3).
             merge: visit.merge.filter(|_| visit.options.is_empty()),
             patience: visit.patience,
+            cancel: None,
+            canary: visit.canary.cloned(),
         };
         let Some(said) = visit.ask(ask) else {
             return Flow::Waits;

@@ -23,6 +23,7 @@ mod header;
 mod hosts;
 mod loadbalance;
 mod local;
+mod looping;
 mod minimal;
 mod nested;
 mod net;
@@ -40,11 +41,12 @@ mod whoami;
 mod zones;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nodens_wire::{Name, NameBuf, Rclass, Rtype};
 
 use crate::answer::Answer;
-use crate::forward::Stanza;
+use crate::forward::{Canary, Stanza};
 use crate::log::LogRule;
 use crate::services::Entry;
 use crate::snapshot::ZoneId;
@@ -111,6 +113,8 @@ pub enum StepName {
     Secondary,
     /// `etcd`
     Etcd,
+    /// `loop`
+    Loop,
     /// `forward`
     Forward,
     /// `proxy`
@@ -121,7 +125,7 @@ pub enum StepName {
 
 impl StepName {
     /// All of them, in the order of execution.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Local,
         Self::Dns64,
         Self::Any,
@@ -140,6 +144,7 @@ impl StepName {
         Self::Auto,
         Self::Secondary,
         Self::Etcd,
+        Self::Loop,
         Self::Forward,
         Self::Proxy,
         Self::Whoami,
@@ -167,6 +172,7 @@ impl StepName {
             Self::Auto => "auto",
             Self::Secondary => "secondary",
             Self::Etcd => "etcd",
+            Self::Loop => "loop",
             Self::Forward => "forward",
             Self::Proxy => "proxy",
             Self::Whoami => "whoami",
@@ -198,8 +204,8 @@ pub struct Plan {
     pub nsid: Option<Arc<[u8]>>,
     /// Zones that come and go, and are counted by their own names: for each series that a query may have, theirs.
     pub counted: Option<ZoneMap<Counted>>,
-    /// Something is there that handles queries and only passes them on: one for nobody fails, and is not refused.
-    pub passes_on: bool,
+    /// `cancel`: a query that waits for other servers is given up when it is so old.
+    pub cancel: Option<Duration>,
 }
 
 impl Plan {
@@ -213,7 +219,7 @@ impl Plan {
     #[cold]
     fn observes(&self) -> bool {
         let observes = self.metrics || self.errors.is_some() || !self.log.is_empty();
-        let passes_on = self.passes_on || self.view.is_some() || self.metadata.is_some();
+        let passes_on = self.cancel.is_some() || self.view.is_some() || self.metadata.is_some();
         observes || passes_on || self.udp_size.is_some() || self.nsid.is_some()
     }
 
@@ -318,6 +324,8 @@ pub enum Step {
     Secondary(Secondary),
     /// Answers from etcd.
     Etcd(Source),
+    /// Finds out whether what is forwarded comes back.
+    Loop(Arc<Canary>),
     /// Asks other servers.
     Forward(Forward),
     /// Answers with the client's address.
@@ -347,6 +355,7 @@ impl Step {
             Self::Auto(_) => StepName::Auto,
             Self::Secondary(_) => StepName::Secondary,
             Self::Etcd(_) => StepName::Etcd,
+            Self::Loop(_) => StepName::Loop,
             Self::Forward(forward) => forward.name(),
             Self::Whoami => StepName::Whoami,
         }

@@ -34,6 +34,8 @@ impl Walk<'_, '_> {
             // What etcd says is not kept, and this is a part of it.
             merge: None,
             patience: None,
+            cancel: None,
+            canary: None,
         };
         match self.told.of(&ask) {
             Some(Said::Reply { bytes, .. }) => Reply::new(bytes).answer(|ttl| ttl, answer),

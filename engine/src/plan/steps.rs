@@ -46,7 +46,7 @@ impl FromIterator<Step> for Steps {
         let passes_on = |step: &Step| {
             matches!(
                 step,
-                Step::LoadBalance(_) | Step::Minimal | Step::Forward(_) | Step::Whoami
+                Step::LoadBalance(_) | Step::Minimal | Step::Loop(_) | Step::Forward(_) | Step::Whoami
             ) || is_source(step)
         };
         let first_to_shuffle = all

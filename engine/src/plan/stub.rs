@@ -52,6 +52,8 @@ pub(super) fn enter(stanza: &Arc<Stanza>, plan: &Plan, visit: &mut Visit<'_, '_>
         // Whose servers they are may change at any time.
         merge: None,
         patience: None,
+        cancel: None,
+        canary: None,
     };
     match visit.ask(ask) {
         None => return Flow::Waits,

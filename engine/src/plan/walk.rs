@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -11,10 +12,11 @@ use rand::rngs::ChaCha8Rng;
 use super::nested::Nested;
 use super::{
     Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
-    loadbalance, local, minimal, nested, outside, route, templates, transfer, whoami,
+    loadbalance, local, looping, minimal, nested, outside, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::edns;
+use crate::forward::Canary;
 use crate::responder::{Now, Origin};
 use crate::services::answer::Scratch;
 use crate::services::{Entry, ServiceTree};
@@ -86,6 +88,8 @@ pub(crate) struct Visit<'a, 'z> {
     pub(super) merge: Option<Merge>,
     /// How long that is waited for, where there is an old answer.
     pub(super) patience: Option<Duration>,
+    /// The question is the one of `loop`.
+    pub(super) canary: Option<&'z Arc<Canary>>,
     /// What the cache shows is to be made new.
     pub(super) refreshes: &'a mut bool,
     /// EDNS options in wire form that go to the servers that are asked.
@@ -228,8 +232,14 @@ impl<'a, 'z> Walk<'a, 'z> {
 
     /// What has to be asked of another server first, and there is no answer until then; or whether what was shown out of the
     /// cache is to be made new.
-    pub(crate) fn end(self) -> Result<bool, Box<Ask>> {
-        self.wants.map_or(Ok(self.refreshes), Err)
+    pub(crate) fn end(self, plan: &Plan) -> Result<bool, Box<Ask>> {
+        match self.wants {
+            None => Ok(self.refreshes),
+            Some(mut ask) => {
+                ask.cancel = plan.cancel;
+                Err(ask)
+            }
+        }
     }
 
     /// Answers one question by a plan. `depth` counts the questions it was asked for.
@@ -315,6 +325,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             wants: &mut self.wants,
             merge: None,
             patience: None,
+            canary: None,
             refreshes: &mut self.refreshes,
             options: &self.options,
             port: self.listener.port,
@@ -466,6 +477,7 @@ fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z
         Step::Auto(auto) => file::enter_auto(auto, is_last, visit, answer),
         Step::Secondary(secondary) => file::enter_secondary(secondary, is_last, visit, answer),
         Step::Etcd(source) => etcd::enter(source, plan, visit, answer),
+        Step::Loop(canary) => looping::enter(canary, visit, answer),
         Step::Forward(step) => forward::enter(step, plan, visit, answer),
         Step::Whoami => whoami::enter(visit, answer),
     }

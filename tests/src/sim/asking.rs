@@ -84,6 +84,7 @@ impl Asking {
             udp_size: 1232,
             options: &[],
             client_is_stream,
+            canary: None,
         };
         let now = self.clock.now();
         self.asked.insert(self.tickets, now);

@@ -54,7 +54,7 @@ use scope::Scope;
 pub use edns::NSID_LEN_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 44] = [
+pub const KNOWN: [&str; 45] = [
     "acl",
     "any",
     "auto",
@@ -77,6 +77,7 @@ pub const KNOWN: [&str; 44] = [
     "loadbalance",
     "local",
     "log",
+    "loop",
     "metadata",
     "minimal",
     "multisocket",
@@ -123,9 +124,6 @@ pub const MISSING: [&str; 18] = [
     "tsig",
 ];
 
-/// Those that nodens reads, so that a mistake in them is told, and does not serve yet.
-pub(super) const UNBUILT: [&str; 1] = ["loop"];
-
 /// Reads one block. None when it has no key that is one.
 pub fn block(
     parsed: &ParsedBlock,
@@ -148,9 +146,6 @@ pub fn block(
     };
     let mut block = empty_block(first.span.to(last.span));
     for line in &parsed.directives {
-        if UNBUILT.contains(&&*line.name.text) {
-            block.unbuilt.push(not_there(line));
-        }
         let before = scope.findings.errors.len();
         directive(line, &mut scope, &mut block);
         show_form(line, &mut scope.findings.errors[before..]);
@@ -289,7 +284,7 @@ pub(super) fn is_known(line: &Line) -> bool {
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    KNOWN.into_iter().chain(UNBUILT).chain(MISSING)
+    KNOWN.into_iter().chain(MISSING)
 }
 
 fn not_there(line: &Line) -> Diagnostic {
@@ -299,7 +294,7 @@ fn not_there(line: &Line) -> Diagnostic {
 
 fn check_known(line: &Line, findings: &mut Findings) {
     let name = &*line.name.text;
-    if KNOWN.contains(&name) || UNBUILT.contains(&name) {
+    if KNOWN.contains(&name) {
         return;
     }
     if MISSING.contains(&name) {
@@ -399,7 +394,6 @@ fn empty_block(span: Span) -> ServerBlock {
         timeouts: Timeouts::default(),
         metadata: None,
         view: None,
-        unbuilt: Vec::new(),
     }
 }
 
@@ -410,7 +404,6 @@ mod tests {
     #[test]
     fn known_is_sorted_and_nothing_is_both() {
         assert!(KNOWN.is_sorted());
-        assert!(MISSING.iter().chain(&UNBUILT).all(|name| !KNOWN.contains(name)));
-        assert!(UNBUILT.iter().all(|name| !MISSING.contains(name)));
+        assert!(MISSING.iter().all(|name| !KNOWN.contains(name)));
     }
 }

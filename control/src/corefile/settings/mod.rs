@@ -130,8 +130,6 @@ pub struct ServerBlock {
     pub tls: Option<Tls>,
     /// All `timeouts` of the block.
     pub timeouts: Timeouts,
-    /// The directives that were read but are not served yet, each as an error.
-    pub unbuilt: Vec<Diagnostic>,
 }
 
 impl ServerBlock {

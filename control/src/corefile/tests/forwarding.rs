@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Memory;
 use super::settings::{block, text};
-use crate::corefile::directive::UNBUILT;
 use crate::corefile::settings::{
     Attempts, Cache, CacheKind, Forward, Proxy, ServeStale, StaleRefresh, Upstream, UpstreamPlace, UpstreamTransport,
 };
@@ -596,15 +595,4 @@ fn what_is_wrong_with_cache() {
         error("cache\ncache"),
         "plugin/cache: this plugin can only be used once per Server Block"
     );
-}
-
-#[test]
-fn what_is_read_and_not_served_is_told() {
-    for name in UNBUILT {
-        // Some need more words than that.
-        if let Ok(corefile) = Memory::new(&format!(". {{\n{name}\n}}\n")).load() {
-            let told = text(corefile.blocks[0].unbuilt.iter().map(|error| &error.text));
-            assert_eq!(told, format!("nodens does not have the directive '{name}' yet"));
-        }
-    }
 }
