@@ -1,7 +1,7 @@
 //! Settings become plans, listeners and sources. Nothing is bound and nobody is contacted here.
 
 use std::cmp::Reverse;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -27,7 +27,7 @@ use crate::admin::{CacheMetrics, PluginEnabled, SeriesLabels};
 use crate::auto::AutoSource;
 use crate::caches;
 use crate::certificates::{self, Certificates};
-use crate::corefile::settings::{self, Key, PathSetting, QueriesMax, Scheme, ServerBlock};
+use crate::corefile::settings::{self, Key, PathSetting, QueriesMax, Scheme, ServerBlock, UpstreamPlace};
 use crate::corefile::{Diagnostic, Span};
 use crate::forward::StanzaKey;
 use crate::loops::Probed;
@@ -685,7 +685,42 @@ impl Compiler<'_> {
             Some(files) => Some(self.client_tls("forward", files)?),
             None => None,
         };
-        Some(self.numbers.stanzas.stanza(StanzaKey::of_forward(stanza, tls)))
+        let mut stanza = stanza.clone();
+        stanza.to = self.resolved(&stanza)?;
+        Some(self.numbers.stanzas.stanza(StanzaKey::of_forward(&stanza, tls)))
+    }
+
+    /// The upstreams, with the addresses of those that are given by name: the system knows them.
+    fn resolved(&mut self, stanza: &settings::Forward) -> Option<Vec<settings::Upstream>> {
+        let mut all = Vec::new();
+        for upstream in &stanza.to {
+            let UpstreamPlace::Host { name, port } = &upstream.place else {
+                all.push(upstream.clone());
+                continue;
+            };
+            if !stanza.resolver.is_empty() {
+                let text = "plugin/forward: nodens does not have the option 'resolver' yet";
+                let error = Diagnostic::error(upstream.span, text);
+                self.errors.push(error.help("write the addresses of this server"));
+                return None;
+            }
+            match (name.as_str(), *port).to_socket_addrs() {
+                Ok(found) => all.extend(found.map(|address| settings::Upstream {
+                    place: UpstreamPlace::Address(address),
+                    // Its certificate names the host, not its address.
+                    server_name: upstream.server_name.clone().or_else(|| Some(name.clone())),
+                    ..upstream.clone()
+                })),
+                Err(why) => {
+                    let text = format!("plugin/forward: failed to resolve {name:?}: {why}");
+                    let error = Diagnostic::error(upstream.span, text);
+                    self.errors
+                        .push(error.help("write an address, or see that the system knows the name"));
+                    return None;
+                }
+            }
+        }
+        Some(all)
     }
 
     /// What the files of a `tls` option hold.

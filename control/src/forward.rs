@@ -80,7 +80,7 @@ impl StanzaKey {
             .iter()
             .filter_map(|to| match to.place {
                 UpstreamPlace::Address(address) => Some((to, address)),
-                // Resolved before: see `resolve`.
+                // `compile` has put its addresses there.
                 UpstreamPlace::Host { .. } => None,
             })
             .map(|(to, address)| {
