@@ -232,8 +232,8 @@ impl<'a, 'z> Walk<'a, 'z> {
 
     /// What has to be asked of another server first, and there is no answer until then; or whether what was shown out of the
     /// cache is to be made new.
-    pub(crate) fn end(self, plan: &Plan) -> Result<bool, Box<Ask>> {
-        match self.wants {
+    pub(crate) fn end(&mut self, plan: &Plan) -> Result<bool, Box<Ask>> {
+        match self.wants.take() {
             None => Ok(self.refreshes),
             Some(mut ask) => {
                 ask.cancel = plan.cancel;
