@@ -62,6 +62,8 @@ pub(crate) enum Purpose {
     Alias,
     /// An alias of a zone file: the same, and the rcode and AUTHORITY are taken over.
     AliasWithRcode,
+    /// The other target that `rewrite` gave an alias: the same, and AUTHORITY is taken over.
+    OtherTarget,
     /// Addresses for ADDITIONAL.
     Addresses,
     /// The second look-up for the same target: aliases are not repeated.
@@ -270,10 +272,12 @@ impl<'z> Answer<'z> {
         let [answers, authority, additional] = self.base.picks;
         let takes_over = wanted.purpose == Purpose::AliasWithRcode;
         self.sections[2].truncate(additional);
-        if !takes_over
-            || self.sections[1]
-                .get(authority)
-                .is_none_or(|pick| pick.rtype != Rtype::SOA)
+        let keeps_authority = wanted.purpose == Purpose::OtherTarget;
+        if !keeps_authority
+            && (!takes_over
+                || self.sections[1]
+                    .get(authority)
+                    .is_none_or(|pick| pick.rtype != Rtype::SOA))
         {
             self.sections[1].truncate(authority);
         }

@@ -187,8 +187,11 @@ impl<'z> Walk<'_, 'z> {
                 at: answer.sections[0].len(),
                 target,
                 rtype: asked.rtype,
-                purpose: Purpose::Alias,
+                purpose: Purpose::OtherTarget,
             };
+            let [_, authority, additional] = answer.begins();
+            answer.sections[1].truncate(authority);
+            answer.sections[2].truncate(additional);
             self.again(asked, &pending, None, depth, answer);
             return;
         }

@@ -399,7 +399,10 @@ impl<'a, 'z> Walk<'a, 'z> {
         depth: u8,
         answer: &mut Answer<'z>,
     ) -> usize {
-        let is_alias = matches!(wanted.purpose, Purpose::Alias | Purpose::AliasWithRcode);
+        let is_alias = matches!(
+            wanted.purpose,
+            Purpose::Alias | Purpose::AliasWithRcode | Purpose::OtherTarget
+        );
         let left = if is_alias {
             &mut self.aliases_left
         } else {
