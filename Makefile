@@ -102,7 +102,7 @@ bench: need-bench ## against an echo, knot, nsd, gdnsd, over TLS dnsdist and unb
 	$(CARGO) build --release -p nodens -p nodens-benches --bins
 	"$$(realpath $(TARGET))/release/versus" --rounds $(ROUNDS) --secs $(SECS) $(BENCH_ARGS)
 
-FUZZ ?= message name respond zonefile corefile expression
+FUZZ ?= message name respond reply zonefile corefile expression
 # What cargo-fuzz passes, but for the address sanitizer, which alone needs a nightly compiler.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
