@@ -7,6 +7,7 @@ use nodens_engine::plan::ZoneMap;
 use nodens_engine::zone::trie::NameHash;
 use nodens_wire::NameBuf;
 
+use crate::carried::Carried;
 use crate::corefile::Span;
 use crate::corefile::settings::{self, CacheKind, ServerBlock, StaleRefresh};
 
@@ -26,8 +27,7 @@ struct BlockKey {
 #[derive(Clone, Debug, Default)]
 pub struct Caches {
     slab: Option<(u64, Arc<Cache>)>,
-    used: Vec<(BlockKey, Arc<Block>)>,
-    before: Vec<(BlockKey, Arc<Block>)>,
+    blocks: Carried<BlockKey, Arc<Block>>,
 }
 
 impl Caches {
@@ -35,8 +35,7 @@ impl Caches {
     pub fn next(&self) -> Self {
         Self {
             slab: self.slab.clone(),
-            used: Vec::new(),
-            before: self.used.clone(),
+            blocks: self.blocks.next(),
         }
     }
 
@@ -46,13 +45,13 @@ impl Caches {
         let size = sizes.map(|cache| cache.size.unwrap_or(0)).max();
         let Some(size) = size.map(|size| if size == 0 { SIZE_DEFAULT } else { size }) else {
             self.slab = None;
-            self.before.clear();
+            self.blocks = Carried::default();
             return;
         };
         if self.slab.as_ref().is_none_or(|(own, _)| *own != size) {
             let bytes = usize::try_from(size).unwrap_or(usize::MAX);
             self.slab = Some((size, Arc::new(Cache::new(bytes))));
-            self.before.clear();
+            self.blocks = Carried::default();
         }
     }
 
@@ -71,15 +70,12 @@ impl Caches {
             view: block.view.as_ref().map(|view| view.name.clone()),
             settings,
         };
-        let known = self.before.iter().position(|(own, _)| *own == key);
-        let own = known.map(|at| self.before.remove(at).1).unwrap_or_else(|| slab.open());
-        self.used.push((key, Arc::clone(&own)));
-        Some(own)
+        Some(self.blocks.get(key, |_| slab.open()))
     }
 
     /// Has the entries of blocks that are gone make room.
     pub fn let_go(&mut self) {
-        for (_, block) in self.before.drain(..) {
+        for block in self.blocks.take_gone() {
             if let Some((_, slab)) = &self.slab {
                 slab.retire(block.number());
             }

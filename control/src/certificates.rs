@@ -280,7 +280,8 @@ fn verifier(
         .map_err(|error| refused(span, format!("could not read root certs: {error}")))
 }
 
-fn system_roots() -> RootCertStore {
+/// The authorities that the system trusts.
+pub fn system_roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots

@@ -541,7 +541,7 @@ impl Compiler<'_> {
         if !block.proxy.is_empty() {
             let mut proxies: Vec<_> = block.proxy.iter().collect();
             proxies.sort_by_key(|proxy| Reverse(proxy.forward.from.as_name().len()));
-            let stanza = |proxy| self.numbers.stanzas.stanza(StanzaKey::of_proxy(proxy));
+            let stanza = |proxy| self.stanza(StanzaKey::of_proxy(proxy));
             steps.push(Step::Forward(Forward {
                 stanzas: proxies.into_iter().map(stanza).collect(),
                 is_proxy: true,
@@ -687,7 +687,11 @@ impl Compiler<'_> {
         };
         let mut stanza = stanza.clone();
         stanza.to = self.resolved(&stanza)?;
-        Some(self.numbers.stanzas.stanza(StanzaKey::of_forward(&stanza, tls)))
+        Some(self.stanza(StanzaKey::of_forward(&stanza, tls)))
+    }
+
+    fn stanza(&mut self, key: StanzaKey) -> Arc<Stanza> {
+        self.numbers.stanzas.get(key, |key| Arc::new(key.stanza()))
     }
 
     /// The upstreams, with the addresses of those that are given by name: the system knows them.

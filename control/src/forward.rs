@@ -1,16 +1,19 @@
 //! `forward` and `proxy` become stanzas of the engine. Equal ones are the same over reloads, with what is known of their
 //! upstreams.
 
+use std::cell::LazyCell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nodens_engine::forward::{self as engine, Checking, Stanza, Transport, Upstream};
 use nodens_sources::tls::Tls;
+use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
 
+use crate::carried::Carried;
+use crate::certificates::system_roots;
 use crate::corefile::Span;
 use crate::corefile::settings::{Attempts, Forward, Policy, Proxy, UpstreamPlace, UpstreamTransport};
 
@@ -74,7 +77,8 @@ impl StanzaKey {
 
     fn settings(&self) -> engine::Settings {
         let Self { forward, proxy, .. } = self;
-        let config = self.client_config();
+        // The authorities are read only where somebody is to be trusted.
+        let config = LazyCell::new(|| self.client_config());
         let upstreams: Box<[_]> = forward
             .to
             .iter()
@@ -87,12 +91,12 @@ impl StanzaKey {
                 let own_name = to.server_name.as_ref().or(forward.tls_server_name.as_ref());
                 Arc::new(Upstream::new(
                     address,
-                    match (to.transport, &config) {
-                        (UpstreamTransport::Tls, config) => Transport::Tls {
-                            config: Arc::clone(config),
+                    match to.transport {
+                        UpstreamTransport::Tls => Transport::Tls {
+                            config: Arc::clone(&config),
                             name: server_name(own_name, address),
                         },
-                        (UpstreamTransport::Dns, _) => Transport::Plain,
+                        UpstreamTransport::Dns => Transport::Plain,
                     },
                 ))
             })
@@ -160,13 +164,6 @@ impl StanzaKey {
     }
 }
 
-/// The authorities that the system trusts.
-fn system_roots() -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots
-}
-
 /// What a certificate must name: what is written, else the address.
 fn server_name(written: Option<&String>, address: SocketAddr) -> ServerName<'static> {
     written
@@ -175,36 +172,4 @@ fn server_name(written: Option<&String>, address: SocketAddr) -> ServerName<'sta
 }
 
 /// The stanzas of a configuration, and what is known of them from the one before.
-#[derive(Clone, Debug, Default)]
-pub struct Stanzas {
-    /// Those in use, in the order in which they were asked for.
-    used: Vec<(StanzaKey, Arc<Stanza>)>,
-    /// Those of the configuration before that nobody has asked for yet.
-    before: Vec<(StanzaKey, Arc<Stanza>)>,
-}
-
-impl Stanzas {
-    /// Those of the next configuration; what it does not ask for will be gone.
-    pub fn next(&self) -> Self {
-        Self {
-            used: Vec::new(),
-            before: self.used.clone(),
-        }
-    }
-
-    /// The stanza of these settings. Of several equal ones each is its own.
-    pub fn stanza(&mut self, key: StanzaKey) -> Arc<Stanza> {
-        let known = self.before.iter().position(|(own, _)| *own == key);
-        let (key, stanza) = known.map(|at| self.before.remove(at)).unwrap_or_else(|| {
-            let stanza = Arc::new(key.stanza());
-            (key, stanza)
-        });
-        self.used.push((key, Arc::clone(&stanza)));
-        stanza
-    }
-
-    /// All in use.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Stanza>> {
-        self.used.iter().map(|(_, stanza)| stanza)
-    }
-}
+pub type Stanzas = Carried<StanzaKey, Arc<Stanza>>;

@@ -15,6 +15,7 @@ pub mod admin;
 pub mod args;
 pub mod auto;
 pub mod caches;
+pub mod carried;
 pub mod certificates;
 pub mod cgroup;
 pub mod compile;

@@ -355,6 +355,13 @@ impl<'z> Answer<'z> {
         self.clear();
     }
 
+    /// No other server answered.
+    pub(crate) fn fail(&mut self, failed: &Arc<Failed>) {
+        self.rcode = failed.rcode();
+        self.extras.error = failed.ede();
+        self.reason = Some(Reason::Upstream(Arc::clone(failed)));
+    }
+
     /// Forgets all that the question has found.
     pub(crate) fn clear(&mut self) {
         self.clear_records();

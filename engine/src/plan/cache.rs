@@ -85,7 +85,8 @@ pub(super) fn enter<'z>(
                 count(|series| series.cache.prefetches.add(1));
                 *visit.refreshes = true;
             }
-            show(Reply::new(kept), &found, hit.ttl_secs, hit.is_stale, visit, answer);
+            let shown = (&found, hit.ttl_secs, hit.is_stale);
+            show(Reply::new(kept), shown, visit.asked, visit.client, answer);
             return Flow::Answered;
         }
         if let Refresh::First(patience) = hit.refresh {
@@ -98,18 +99,17 @@ pub(super) fn enter<'z>(
 }
 
 /// Answers with what is kept.
-fn show<'z>(
+fn show(
     reply: Reply<'_>,
-    found: &Found,
-    ttl_secs: u32,
-    is_stale: bool,
-    visit: &Visit<'_, 'z>,
-    answer: &mut Answer<'z>,
+    (found, ttl_secs, is_stale): (&Found, u32, bool),
+    asked: &Asked<'_>,
+    client: &Client<'_>,
+    answer: &mut Answer<'_>,
 ) {
     answer.by = Some(StepName::Cache);
-    answer.rclass = visit.asked.rclass;
+    answer.rclass = asked.rclass;
     reply.answer(|_| ttl_secs, answer);
-    hide_ad(visit.client, answer);
+    hide_ad(client, answer);
     answer.extras.error = match (is_stale, reply.rcode()) {
         (true, Rcode::NXDOMAIN) => Some(edns::ede::STALE_NXDOMAIN),
         (true, _) => Some(edns::ede::STALE_ANSWER),
@@ -154,7 +154,7 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
     // Which says nothing about the name.
     let was_cancelled = matches!(&answer.reason, Some(Reason::Upstream(failed)) if **failed == Failed::Cancelled);
     let stale = stale(slab, hash, &key, kept, clock, settings);
-    if let Some((found, hit)) = stale.filter(|_| is_from_upstream) {
+    if let Some((found, ttl_shown)) = stale.filter(|_| is_from_upstream) {
         // It was asked for anew, in front of the client or behind him.
         let is_answer = !has_failed && rules::verifies(class, answer.extras.tc);
         if !is_answer {
@@ -169,15 +169,7 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
             }
             answer.clear();
             answer.extras = Default::default();
-            answer.by = Some(StepName::Cache);
-            answer.rclass = asked.rclass;
-            let reply = Reply::new(kept);
-            reply.answer(|_| hit, answer);
-            hide_ad(client, answer);
-            answer.extras.error = Some(match reply.rcode() {
-                Rcode::NXDOMAIN => edns::ede::STALE_NXDOMAIN,
-                _ => edns::ede::STALE_ANSWER,
-            });
+            show(Reply::new(kept), (&found, ttl_shown, true), asked, client, answer);
             return;
         }
         if !rules::replaces(

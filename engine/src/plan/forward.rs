@@ -5,8 +5,7 @@ use std::sync::Arc;
 use nodens_wire::{Rcode, Section};
 
 use super::{Flow, Plan, StepName, Visit};
-use crate::answer::{Answer, Reason};
-use crate::edns;
+use crate::answer::Answer;
 use crate::forward::Stanza;
 use crate::reply::Reply;
 use crate::waiting::{Ask, Said};
@@ -37,28 +36,20 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
         if !stanza.matches(visit.asked.name) {
             continue;
         }
-        let query = visit.client.query;
+        let flags = visit.client.query.flags;
         let ask = Ask {
-            stanza: Arc::clone(stanza),
-            name: visit.asked.name.to_buf(),
-            rtype: visit.asked.rtype,
-            rclass: visit.asked.rclass,
             // RFC 6840 §5.7: what is kept is to say whether signatures were checked.
             flags: if visit.merge.is_some() {
-                query.flags.with_ad(true)
+                flags.with_ad(true)
             } else {
-                query.flags
+                flags
             },
-            dnssec_ok: visit.client.dnssec_ok(),
-            udp_size: edns::offered(query)
-                .max(edns::UDP_SIZE)
-                .min(plan.udp_size.unwrap_or(u16::MAX)),
             options: visit.options.into(),
             // What is said to one client's network is not for others (RFC 7871 §7.3).
             merge: visit.merge.filter(|_| visit.options.is_empty()),
             patience: visit.patience,
-            cancel: None,
             canary: visit.canary.cloned(),
+            ..visit.asks(stanza, plan)
         };
         let Some(said) = visit.ask(ask) else {
             return Flow::Waits;
@@ -66,9 +57,7 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
         answer.by = Some(forward.name());
         match said {
             Said::Failed(failed) => {
-                answer.rcode = failed.rcode();
-                answer.extras.error = failed.ede();
-                answer.reason = Some(Reason::Upstream(Arc::clone(failed)));
+                answer.fail(failed);
                 return Flow::Answered;
             }
             Said::Reply { bytes, is_shared } => {

@@ -6,10 +6,9 @@ use nodens_wire::{NameBuf, Rclass, Rtype};
 
 use super::{Source, Step, Walk};
 use crate::answer::Answer;
-use crate::edns;
 use crate::forward::Stanza;
 use crate::reply::Reply;
-use crate::waiting::{Ask, Said};
+use crate::waiting::Said;
 
 /// Who is asked for a target that an answer of this step leads to; nobody where the target is the server's own matter.
 pub(super) fn stanza<'z>(by: Option<&'z Step>, folded: &[u8]) -> Option<&'z Arc<Stanza>> {
@@ -22,21 +21,8 @@ pub(super) fn stanza<'z>(by: Option<&'z Step>, folded: &[u8]) -> Option<&'z Arc<
 impl Walk<'_, '_> {
     /// Answers with what the servers of this stanza say; where none does, the alias that leads there has to do.
     pub(super) fn outside(&mut self, stanza: &Arc<Stanza>, name: NameBuf, rtype: Rtype, answer: &mut Answer<'_>) {
-        let ask = Ask {
-            stanza: Arc::clone(stanza),
-            name,
-            rtype,
-            rclass: Rclass::IN,
-            flags: self.client.query.flags,
-            dnssec_ok: self.client.dnssec_ok(),
-            udp_size: edns::offered(self.client.query).max(edns::UDP_SIZE),
-            options: Box::default(),
-            // What etcd says is not kept, and this is a part of it.
-            merge: None,
-            patience: None,
-            cancel: None,
-            canary: None,
-        };
+        // What etcd says is not kept, and this is a part of it.
+        let ask = self.client.asks(stanza, name, rtype, Rclass::IN);
         match self.told.of(&ask) {
             Some(Said::Reply { bytes, .. }) => Reply::new(bytes).answer(|ttl| ttl, answer),
             Some(Said::Failed(failed)) => answer.rcode = failed.rcode(),

@@ -6,7 +6,6 @@ use nodens_wire::{Rcode, edns};
 
 use super::{Flow, Plan, Source, StepName, Visit};
 use crate::answer::{Answer, Reason};
-use crate::edns::{UDP_SIZE, offered};
 use crate::forward::Stanza;
 use crate::reply::Reply;
 use crate::waiting::{Ask, Said};
@@ -40,29 +39,15 @@ pub(super) fn enter(stanza: &Arc<Stanza>, plan: &Plan, visit: &mut Visit<'_, '_>
         answer.reason = Some(Reason::StubCycle);
         return Flow::Answered;
     }
+    // Whose servers they are may change at any time, so nothing is kept.
     let ask = Ask {
-        stanza: Arc::clone(stanza),
-        name: visit.asked.name.to_buf(),
-        rtype: visit.asked.rtype,
-        rclass: visit.asked.rclass,
-        flags: query.flags,
-        dnssec_ok: visit.client.dnssec_ok(),
-        udp_size: offered(query).max(UDP_SIZE).min(plan.udp_size.unwrap_or(u16::MAX)),
         options: [visit.options, &MARKER].concat().into(),
-        // Whose servers they are may change at any time.
-        merge: None,
-        patience: None,
-        cancel: None,
-        canary: None,
+        ..visit.asks(stanza, plan)
     };
     match visit.ask(ask) {
         None => return Flow::Waits,
         Some(Said::Reply { bytes, .. }) => Reply::new(bytes).answer(|ttl| ttl, answer),
-        Some(Said::Failed(failed)) => {
-            answer.rcode = failed.rcode();
-            answer.extras.error = failed.ede();
-            answer.reason = Some(Reason::Upstream(Arc::clone(failed)));
-        }
+        Some(Said::Failed(failed)) => answer.fail(failed),
     }
     Flow::Answered
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, label};
+use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, Rtype, label};
 use rand::rngs::ChaCha8Rng;
 
 use super::nested::Nested;
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::edns;
-use crate::forward::Canary;
+use crate::forward::{Canary, Stanza};
 use crate::responder::{Now, Origin};
 use crate::services::answer::Scratch;
 use crate::services::{Entry, ServiceTree};
@@ -44,6 +44,24 @@ pub(crate) struct Client<'a> {
 impl Client<'_> {
     pub(crate) fn opcode(&self) -> Opcode {
         self.query.flags.opcode()
+    }
+
+    /// What a stanza is asked for this client's sake, alone: not merged with others, not kept.
+    pub(super) fn asks(&self, stanza: &Arc<Stanza>, name: NameBuf, rtype: Rtype, rclass: Rclass) -> Ask {
+        Ask {
+            stanza: Arc::clone(stanza),
+            name,
+            rtype,
+            rclass,
+            flags: self.query.flags,
+            dnssec_ok: self.dnssec_ok(),
+            udp_size: edns::offered(self.query).max(edns::UDP_SIZE),
+            options: Box::default(),
+            merge: None,
+            patience: None,
+            cancel: None,
+            canary: None,
+        }
     }
 
     pub(crate) fn address(&self) -> IpAddr {
@@ -105,6 +123,16 @@ impl<'a, 'z> Visit<'a, 'z> {
     #[inline]
     pub(super) fn is_first(&self) -> bool {
         self.told.is_nothing()
+    }
+
+    /// What a stanza is asked where this question is passed on to it.
+    pub(super) fn asks(&self, stanza: &Arc<Stanza>, plan: &Plan) -> Ask {
+        let Asked {
+            name, rtype, rclass, ..
+        } = *self.asked;
+        let mut ask = self.client.asks(stanza, name.to_buf(), rtype, rclass);
+        ask.udp_size = ask.udp_size.min(plan.udp_size.unwrap_or(u16::MAX));
+        ask
     }
 
     /// What another server said; nothing where it has not been asked yet: then the step says [`Flow::Waits`].

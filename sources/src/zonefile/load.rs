@@ -214,10 +214,7 @@ impl Loader<'_> {
             rtype if rtype.is_meta() => return Err(format!("{rtype} is no type of data")),
             _ => {}
         }
-        let rdata = rdata::parse(rtype, data, scope.origin.as_name()).map_err(|why| format!("{rtype}: {why}"))?;
-        if rdata.len() > usize::from(u16::MAX) {
-            return Err(format!("{rtype}: more than 65,535 bytes of data"));
-        }
+        let rdata = parsed(rtype, data, scope.origin.as_name())?;
         if !owner.as_written.as_name().is_within(self.zone) {
             self.found.outside += 1;
             return Ok(());
@@ -247,26 +244,31 @@ pub(super) fn record(line: &str) -> Result<OneRecord, String> {
     let entry = entry.ok_or("there is no record")?;
     let (owner, rest) = entry.tokens.split_first().ok_or("there is no record")?;
     let owner = text::name(owner.text, Name::ROOT)?;
-    let without_class = |token: &&Token<'_>| String::from_utf8_lossy(token.text).parse::<Rclass>().is_err();
-    let at = rest.iter().take(2).position(|token| !without_class(&token));
+    let is_class = |token: &Token<'_>| String::from_utf8_lossy(token.text).parse::<Rclass>().is_ok();
     let mut tokens = rest.to_vec();
-    if let Some(at) = at {
+    if let Some(at) = rest.iter().take(2).position(is_class) {
         tokens.remove(at);
     }
     let (ttl, rtype, data) = head(&tokens)?;
     if rtype.is_meta() {
         return Err(format!("{rtype} is no type of data"));
     }
-    let rdata = rdata::parse(rtype, data, Name::ROOT).map_err(|why| format!("{rtype}: {why}"))?;
-    if rdata.len() > usize::from(u16::MAX) {
-        return Err(format!("{rtype}: more than 65,535 bytes of data"));
-    }
+    let rdata = parsed(rtype, data, Name::ROOT)?;
     Ok(OneRecord {
         owner,
         rtype,
         ttl: ttl.unwrap_or(TTL_DEFAULT),
         rdata,
     })
+}
+
+/// The data of a record, which fit into one.
+fn parsed(rtype: Rtype, data: &[Token<'_>], origin: Name<'_>) -> Result<Vec<u8>, String> {
+    let rdata = rdata::parse(rtype, data, origin).map_err(|why| format!("{rtype}: {why}"))?;
+    if rdata.len() > usize::from(u16::MAX) {
+        return Err(format!("{rtype}: more than 65,535 bytes of data"));
+    }
+    Ok(rdata)
 }
 
 /// TTL and class, in either order, both optional, then the type; what follows is the data.
