@@ -31,6 +31,7 @@ pub mod etcd;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hosts;
+pub mod kubernetes;
 mod record;
 pub mod secondary;
 pub mod tls;
