@@ -36,6 +36,7 @@ use crate::numbers::{Numbers, SourceKey};
 use crate::plugins;
 use crate::secondary::SecondarySource;
 use crate::steps;
+use crate::templates;
 
 /// A configuration, ready to be started.
 #[derive(Debug)]
@@ -273,6 +274,9 @@ impl Compiler<'_> {
         if let Some(acl) = self.out.config.plans[plan_at as usize].steps.acl_mut() {
             acl.counters = acl_counters.into();
         }
+        if let Some(step) = self.out.config.plans[plan_at as usize].steps.templates_mut() {
+            templates::count(step, &routes, self.numbers);
+        }
     }
 
     /// The series of zones that were found below those of a block's routes.
@@ -455,6 +459,8 @@ impl Compiler<'_> {
             steps.push(Step::Template(Templates {
                 stanzas: block.template.as_slice().into(),
                 read: steps::template_record,
+                counted: self.map(),
+                failing: Box::default(),
             }));
         }
         if !block.transfer.is_empty() {

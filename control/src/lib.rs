@@ -51,5 +51,6 @@ pub mod server;
 pub mod sources;
 pub mod steps;
 pub mod takeover;
+pub mod templates;
 pub mod weights;
 pub mod workers;

@@ -26,6 +26,7 @@ use crate::corefile::settings::{Consolidate, Scheme, Transfer};
 use crate::forward::Stanzas;
 use crate::notify::Notify;
 use crate::secondary::Notified;
+use crate::templates::Failed;
 
 /// Series that no configuration names any more and that are still shown; the ones gone longest make room.
 pub const SERIES_KEPT: usize = 1024;
@@ -113,6 +114,8 @@ pub struct Numbers {
     pub stanzas: Stanzas,
     /// The cache.
     pub caches: Caches,
+    /// What went wrong with records of `template`.
+    pub templates: Failed,
 }
 
 /// What is gone, and whose numbers are free again.
@@ -132,6 +135,7 @@ impl Numbers {
         next.claimed.clear();
         next.stanzas = self.stanzas.next();
         next.caches = self.caches.next();
+        next.templates = self.templates.next();
         let kept = next.series.unused_since(self.generation, SERIES_KEPT);
         next.series.forget_before(kept);
         next

@@ -387,6 +387,7 @@ impl Server {
             cache: self.numbers.caches.slab(),
             etcd: self.sources.iter().filter_map(|source| source.etcd.clone()).collect(),
             stanzas: self.numbers.stanzas.all().cloned().collect(),
+            templates: self.numbers.templates.all().cloned().collect(),
         }));
         let mut monitors = corefile
             .blocks

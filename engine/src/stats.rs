@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
-use nodens_wire::{Rcode, Rtype};
+use nodens_wire::{Rclass, Rcode, Rtype};
 
 use crate::plan::StepName;
 
@@ -133,6 +133,37 @@ fn type_index(rtype: Rtype) -> usize {
     }
 }
 
+/// Classes with a label of their own; all others stand behind them.
+pub const CLASSES: [(Rclass, &str); 5] = [
+    (Rclass::IN, "IN"),
+    (Rclass::CH, "CH"),
+    (Rclass::HS, "HS"),
+    (Rclass::NONE, "NONE"),
+    (Rclass::ANY, "ANY"),
+];
+
+/// Something for each class and type that has a label, and for the others together.
+#[derive(Debug, Default)]
+pub struct ByQuestion<T>([[T; TYPE_LABELS]; CLASSES.len() + 1]);
+
+impl<T> ByQuestion<T> {
+    /// That of a class and type.
+    #[must_use]
+    pub fn of(&self, rclass: Rclass, rtype: Rtype) -> &T {
+        let class = CLASSES.iter().position(|(known, _)| *known == rclass);
+        &self.0[class.unwrap_or(CLASSES.len())][type_index(rtype)]
+    }
+
+    /// All of them, with the labels of class and type.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, &T)> {
+        let classes = CLASSES.iter().map(|(_, label)| *label).chain(["other"]);
+        classes.zip(&self.0).flat_map(|(class, by_type)| {
+            let types = TYPES.iter().map(|(_, label)| *label).chain(["ANY", "other"]);
+            types.zip(by_type).map(move |(rtype, own)| (class, rtype, own))
+        })
+    }
+}
+
 /// Rcodes up to this one are counted by number, all others together.
 pub const RCODES: usize = 25;
 /// Steps that may have answered, and the server itself behind them.
@@ -166,6 +197,8 @@ pub struct Series {
     pub autopath: Counter,
     /// Answers of `dns64`.
     pub translated: Counter,
+    /// Questions that a `template` of the zone matched.
+    pub templates: ByQuestion<Counter>,
 }
 
 /// What the `cache` of a block counts.
@@ -227,6 +260,7 @@ impl Series {
             cache,
             autopath,
             translated,
+            templates,
         } = self;
         requests.iter().flatten().flatten().for_each(Counter::clear);
         request_size.iter().chain(response_size).for_each(Histogram::clear);
@@ -235,6 +269,7 @@ impl Series {
         [dnssec_ok, panics, limited, autopath, translated]
             .into_iter()
             .for_each(Counter::clear);
+        templates.iter().for_each(|(.., matches)| matches.clear());
         cache.clear();
     }
 

@@ -19,7 +19,7 @@ pub(crate) mod text;
 pub use health::{HealthMetrics, SelfCheck, serve_health};
 pub use http::{CONNECTIONS_MAX, HttpMetrics, bind, same_address};
 pub use metrics::{
-    Build, CacheMetrics, EtcdMetrics, HostsMetrics, Metrics, PluginEnabled, ReloadMetrics, SeriesLabels, Shown,
-    serve_metrics,
+    Build, CacheMetrics, EtcdMetrics, HostsMetrics, Metrics, PluginEnabled, RecordLabels, RecordMetrics, ReloadMetrics,
+    SeriesLabels, Shown, serve_metrics,
 };
 pub use ready::{Readiness, Reporter, serve_ready};

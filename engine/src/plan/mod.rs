@@ -68,7 +68,7 @@ pub use local::Local;
 pub use net::{Cidr, Nets};
 pub(crate) use route::route;
 pub use steps::Steps;
-pub use templates::{Templates, Written};
+pub use templates::{Failing, Failures, Templates, Written};
 pub use transfer::{Clients, Transfer};
 pub(crate) use walk::{Client, Tools, Visit, Walk};
 pub use zones::ZoneMap;

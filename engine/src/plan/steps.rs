@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{Acl, Step};
+use super::{Acl, Step, Templates};
 
 /// Steps in the order of [`Step`].
 #[derive(Debug, Default)]
@@ -21,6 +21,14 @@ impl Steps {
     pub fn acl_mut(&mut self) -> Option<&mut Acl> {
         self.all.iter_mut().find_map(|step| match step {
             Step::Acl(acl) => Some(acl),
+            _ => None,
+        })
+    }
+
+    /// Where records are written, if anywhere.
+    pub fn templates_mut(&mut self) -> Option<&mut Templates> {
+        self.all.iter_mut().find_map(|step| match step {
+            Step::Template(templates) => Some(templates),
             _ => None,
         })
     }

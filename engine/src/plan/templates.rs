@@ -1,12 +1,16 @@
 //! The `template` step: records that are written for the question.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use nodens_wire::{Name, NameBuf, Rclass, Rcode, Rtype, Section};
 
-use super::template::{Facts, Stanza, Template};
+use super::template::{Facts, Fault, Stanza, Template};
 use super::view::{self, holds_all};
-use super::{Client, Flow, StepName, Visit, falls_through_names};
+use super::{Client, Counted, Flow, StepName, Visit, ZoneMap, falls_through_names};
 use crate::answer::{Answer, Bytes, Owner, Pending, Pick, Purpose, Reason};
 use crate::captures::Scratch;
+use crate::stats::ByQuestion;
 
 /// A record that a template wrote, as text, and then read.
 #[derive(Clone, Debug)]
@@ -28,6 +32,34 @@ pub struct Templates {
     pub stanzas: Box<[Stanza]>,
     /// Reads a record out of a line of a zone file.
     pub read: fn(&str) -> Result<Written, String>,
+    /// The series in which matches in the stanzas' zones are counted.
+    pub counted: ZoneMap<Counted>,
+    /// Where what goes wrong is counted.
+    pub failing: Box<[Failing]>,
+}
+
+/// A record of a stanza, as it is written for a zone of it and the questions that come by one route.
+#[derive(Clone, Debug)]
+pub struct Failing {
+    /// The series of the route.
+    pub route: u32,
+    /// The zone.
+    pub zone: NameBuf,
+    /// Where the record would stand.
+    pub section: Section,
+    /// The text of its template.
+    pub template: Box<str>,
+    /// How often it could not be written.
+    pub failures: Arc<Failures>,
+}
+
+/// How often a record could not be written. All workers share one: what is counted is an error.
+#[derive(Debug, Default)]
+pub struct Failures {
+    /// The template itself failed.
+    pub template: ByQuestion<AtomicU64>,
+    /// What it wrote is no record.
+    pub record: ByQuestion<AtomicU64>,
 }
 
 #[inline(never)]
@@ -67,6 +99,22 @@ pub(super) fn enter<'z>(step: &'z Templates, port: u16, visit: &mut Visit<'_, 'z
             answer.rcode = Rcode::SERVFAIL;
             return Flow::Answered;
         };
+        let rclass = if asked.rclass == Rclass::ANY {
+            stanza.rclass
+        } else {
+            asked.rclass
+        };
+        let rtype = if asked.rtype == Rtype::ANY {
+            stanza.rtype
+        } else {
+            asked.rtype
+        };
+        if visit.is_first()
+            && let Some(series) = step.series(zone, asked.series)
+            && let Some(series) = visit.stats.series.get(series as usize)
+        {
+            series.templates.of(rclass, rtype).add(1);
+        }
         answer.by = Some(StepName::Template);
         if stanza.rcode == Rcode::SERVFAIL {
             answer.rcode = Rcode::SERVFAIL;
@@ -75,24 +123,26 @@ pub(super) fn enter<'z>(step: &'z Templates, port: u16, visit: &mut Visit<'_, 'z
         let filled = Filled {
             zone: zone.to_string(),
             name: &text,
-            class: pick_text(
-                asked.rclass == Rclass::ANY,
-                stanza.rclass.to_string(),
-                asked.rclass.to_string(),
-            ),
-            rtype: pick_text(
-                asked.rtype == Rtype::ANY,
-                stanza.rtype.to_string(),
-                asked.rtype.to_string(),
-            ),
+            class: rclass.to_string(),
+            rtype: rtype.to_string(),
             remote: visit.client.address().to_string(),
             groups: &groups,
             group_names: &group_names,
         };
-        if let Err(reason) = filled.records(step, stanza, asked.name, visit.client, answer) {
+        if let Err(Failed { section, template, why }) = filled.records(step, stanza, asked.name, visit.client, answer) {
+            if visit.is_first()
+                && let Some(failures) = step.failures(asked.series, zone, section, template)
+            {
+                let by_question = match why {
+                    Why::Template(_) => &failures.template,
+                    Why::Record(_) => &failures.record,
+                };
+                by_question.of(rclass, rtype).fetch_add(1, Ordering::Relaxed);
+            }
+            let (Why::Template(why) | Why::Record(why)) = why;
             answer.clear();
             answer.rcode = Rcode::SERVFAIL;
-            answer.reason = Some(reason);
+            answer.reason = Some(Reason::Template(why.into()));
             return Flow::Answered;
         }
         answer.aa = true;
@@ -109,10 +159,6 @@ pub(super) fn enter<'z>(step: &'z Templates, port: u16, visit: &mut Visit<'_, 'z
         return Flow::Answered;
     }
     Flow::Next
-}
-
-fn pick_text(first: bool, one: String, other: String) -> String {
-    if first { one } else { other }
 }
 
 /// An alias in the answer to a question for addresses is followed.
@@ -147,15 +193,30 @@ struct Filled<'a> {
     group_names: &'a [Option<&'a str>],
 }
 
+/// A record that could not be written.
+struct Failed<'s> {
+    section: Section,
+    template: &'s Template,
+    why: Why,
+}
+
+/// Why it could not.
+enum Why {
+    /// The template failed.
+    Template(String),
+    /// What it wrote is no record.
+    Record(String),
+}
+
 impl Filled<'_> {
-    fn records<'z>(
+    fn records<'s, 'z>(
         &self,
         step: &Templates,
-        stanza: &Stanza,
+        stanza: &'s Stanza,
         asked: Name<'_>,
         client: &Client<'_>,
         answer: &mut Answer<'z>,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), Failed<'s>> {
         let asked_name = asked.to_string();
         let facts = Facts {
             zone: &self.zone,
@@ -172,16 +233,9 @@ impl Filled<'_> {
             asked_class: client.query.rclass,
             metadata: &|_| String::new(),
         };
-        let sections = [
-            (Section::Answer, &stanza.answer),
-            (Section::Authority, &stanza.authority),
-            (Section::Additional, &stanza.additional),
-        ];
-        for (section, templates) in sections {
-            for template in templates {
-                let pick = one(step, template, &facts, asked, answer)?;
-                answer.pick(section, pick);
-            }
+        for (section, template) in stanza.records() {
+            let pick = one(step, template, &facts, asked, answer);
+            answer.pick(section, pick.map_err(|why| Failed { section, template, why })?);
         }
         Ok(())
     }
@@ -193,16 +247,16 @@ fn one<'z>(
     facts: &Facts<'_>,
     asked: Name<'_>,
     answer: &mut Answer<'z>,
-) -> Result<Pick<'z>, Reason> {
+) -> Result<Pick<'z>, Why> {
     let mut line = String::new();
-    let wrong = |why: String| Reason::Template(why.into());
-    template.write(facts, &mut line).map_err(|why| wrong(why.to_string()))?;
+    let failed = |why: Fault| Why::Template(why.to_string());
+    template.write(facts, &mut line).map_err(failed)?;
     let Written {
         owner,
         rtype,
         ttl,
         rdata,
-    } = (step.read)(&line).map_err(wrong)?;
+    } = (step.read)(&line).map_err(Why::Record)?;
     let rdata: Bytes<'z> = answer.make(&rdata);
     Ok(Pick {
         owner: if owner == asked {
@@ -216,7 +270,34 @@ fn one<'z>(
     })
 }
 
+impl Templates {
+    /// The series in which questions by a route that match in a zone are counted.
+    fn series(&self, zone: &NameBuf, route: u32) -> Option<u32> {
+        let counted = self.counted.exact(zone.as_bytes())?;
+        counted.iter().find(|(own, _)| *own == route).map(|(_, series)| *series)
+    }
+
+    fn failures(&self, route: u32, zone: &NameBuf, section: Section, template: &Template) -> Option<&Failures> {
+        let own = self.failing.iter().find(|own| {
+            own.route == route && own.zone == *zone && own.section == section && *own.template == *template.source()
+        });
+        own.map(|own| &*own.failures)
+    }
+}
+
 impl Stanza {
+    /// The records, in the order in which they are written.
+    pub fn records(&self) -> impl Iterator<Item = (Section, &Template)> {
+        let sections = [
+            (Section::Answer, &self.answer),
+            (Section::Authority, &self.authority),
+            (Section::Additional, &self.additional),
+        ];
+        sections
+            .into_iter()
+            .flat_map(|(section, templates)| templates.iter().map(move |template| (section, template)))
+    }
+
     /// The longest of its zones that holds a name.
     fn zone(&self, name: Name<'_>) -> Option<&NameBuf> {
         let zones = self.zones.iter().filter(|zone| name.is_within(zone.as_name()));

@@ -28,9 +28,11 @@ use crate::facts::Facts;
 
 mod caches;
 mod queries;
+mod templates;
 mod upstreams;
 
 pub use caches::CacheMetrics;
+pub use templates::{RecordLabels, RecordMetrics};
 
 const NS_PER_SEC: f64 = 1e9;
 
@@ -94,6 +96,8 @@ pub struct Shown {
     pub caches: Vec<CacheMetrics>,
     /// What they keep answers in.
     pub cache: Option<Arc<Cache>>,
+    /// The records that `template` writes.
+    pub templates: Vec<RecordMetrics>,
 }
 
 /// The program, as `coredns_build_info` names it.
@@ -184,6 +188,7 @@ impl Metrics {
         let mut page = Page::default();
         self.program(&shown, &mut page);
         queries::show(self, &shown, &mut page);
+        templates::failures(&shown, &mut page);
         self.hosts.show(&mut page);
         self.health.show(&mut page);
         etcd(&shown, &mut page);
@@ -286,10 +291,7 @@ impl Metrics {
             "Answers with addresses that dns64 made.",
             |series| series.translated.get(),
         );
-        let mut single = |name, help, value: fn(&WorkerStats) -> u64| {
-            let sum: u64 = self.workers.iter().map(|worker| value(worker)).sum();
-            page.single(name, Kind::Counter, help, sum);
-        };
+        let mut single = |name, help, value| self.of_workers(name, help, value, page);
         single(
             "nodens_log_dropped_total",
             "Lines for the log that found the queue full.",
@@ -340,6 +342,12 @@ impl Metrics {
             "Writes and closes that found their queue full.",
             |worker| worker.effects_dropped.get(),
         );
+    }
+
+    /// What all workers have counted of something.
+    fn of_workers(&self, name: &'static str, help: &'static str, value: fn(&WorkerStats) -> u64, page: &mut Page) {
+        let sum: u64 = self.workers.iter().map(|worker| value(worker)).sum();
+        page.single(name, Kind::Counter, help, sum);
     }
 
     fn ports(&self, shown: &Shown, page: &mut Page) {

@@ -7,7 +7,7 @@ use nodens_engine::stats::{Counter, Histogram, RCODES, SIZE_BOUNDS, Series, TIME
 use nodens_wire::Rcode;
 
 use super::super::text::{Kind, Page};
-use super::{Metrics, NS_PER_SEC, SeriesLabels, Shown};
+use super::{Metrics, NS_PER_SEC, SeriesLabels, Shown, templates};
 
 const PROTOCOLS: [&str; 2] = ["udp", "tcp"];
 const FAMILIES: [&str; 2] = ["1", "2"];
@@ -32,13 +32,14 @@ pub(super) fn show(metrics: &Metrics, shown: &Shown, page: &mut Page) {
     dnssec(&groups, page);
     responses(&groups, page);
     acl(&groups, page);
+    templates::matches(&groups, page);
 }
 
 /// The counters that make up the series of one server, zone and view.
-struct Group<'a> {
-    labels: &'a SeriesLabels,
+pub(super) struct Group<'a> {
+    pub(super) labels: &'a SeriesLabels,
     /// Of every worker.
-    series: Vec<&'a Series>,
+    pub(super) series: Vec<&'a Series>,
 }
 
 impl Group<'_> {

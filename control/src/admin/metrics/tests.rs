@@ -3,6 +3,7 @@ use super::super::http::tests::{address, get, runtime};
 use super::*;
 use nodens_engine::plan::{AclAction, StepName};
 use nodens_engine::stats::{Histogram, TYPE_LABELS};
+use nodens_wire::{Rclass, Rtype, Section};
 
 fn labels(server: &str, zone: &str) -> SeriesLabels {
     SeriesLabels {
@@ -144,6 +145,52 @@ fn queries_are_summed_over_workers() {
     let page = metrics.page();
     assert_eq!(page.matches("\ncoredns_dns_requests_total{").count(), 2);
     assert!(!page.contains("coredns_dns_request_size_bytes_count{proto=\"tcp\""));
+}
+
+#[test]
+fn what_templates_do_is_shown_by_class_and_type() {
+    let record = || {
+        RecordMetrics::new(&RecordLabels {
+            series: labels("dns://:53", "example."),
+            section: Section::Additional,
+            template: "{{ .Name }} 60 IN TXT \"a\"".into(),
+        })
+    };
+    let metrics = Metrics {
+        workers: vec![Arc::new(WorkerStats::new(1)), Arc::new(WorkerStats::new(1))],
+        shown: shown(Shown {
+            series: vec![labels("dns://:53", "example.")],
+            // The same record stands there twice.
+            templates: vec![record(), record()],
+            ..Shown::default()
+        }),
+        ..Metrics::default()
+    };
+    for worker in &metrics.workers {
+        let matches = &worker.series[0].templates;
+        matches.of(Rclass::IN, Rtype::TXT).add(1);
+        matches.of(Rclass::CH, Rtype::ANY).add(2);
+        matches.of(Rclass(7), Rtype::CAA).add(3);
+    }
+    for RecordMetrics { failures, .. } in &metrics.shown.load().templates {
+        failures
+            .template
+            .of(Rclass::IN, Rtype::TXT)
+            .fetch_add(4, Ordering::Relaxed);
+    }
+    check(
+        &metrics,
+        &[
+            "coredns_template_matches_total{class=\"IN\",server=\"dns://:53\",type=\"TXT\",view=\"\",zone=\"example.\"} 2",
+            "coredns_template_matches_total{class=\"CH\",server=\"dns://:53\",type=\"ANY\",view=\"\",zone=\"example.\"} 4",
+            "coredns_template_matches_total{class=\"other\",server=\"dns://:53\",type=\"other\",view=\"\",zone=\"example.\"} 6",
+            "coredns_template_template_failures_total{class=\"IN\",section=\"additional\",server=\"dns://:53\",\
+             template=\"{{ .Name }} 60 IN TXT \\\"a\\\"\",type=\"TXT\",view=\"\",zone=\"example.\"} 8",
+        ],
+    );
+    let page = metrics.page();
+    assert_eq!(page.matches("\ncoredns_template_matches_total{").count(), 3);
+    assert!(!page.contains("coredns_template_rr_failures_total"));
 }
 
 #[test]

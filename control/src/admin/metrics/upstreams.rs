@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nodens_engine::forward::{Proto, Upstream};
-use nodens_engine::stats::{RCODES, TIME_BOUNDS, WorkerStats};
+use nodens_engine::stats::{RCODES, TIME_BOUNDS};
 use nodens_wire::Rcode;
 
 use super::super::text::{Kind, Page};
@@ -32,10 +32,7 @@ struct Asked {
 
 /// All of it.
 pub(super) fn all(metrics: &Metrics, shown: &Shown, page: &mut Page) {
-    let mut single = |name, help, value: fn(&WorkerStats) -> u64| {
-        let sum: u64 = metrics.workers.iter().map(|worker| value(worker)).sum();
-        page.single(name, Kind::Counter, help, sum);
-    };
+    let mut single = |name, help, value| metrics.of_workers(name, help, value, page);
     single(
         "coredns_forward_healthcheck_broken_total",
         "Times that all upstreams of a stanza were down.",
