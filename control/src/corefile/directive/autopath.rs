@@ -1,4 +1,6 @@
-//! `autopath [ZONES...] RESOLV-CONF`
+//! `autopath [ZONES...] RESOLV-CONF | @kubernetes`
+
+use std::path::Path;
 
 use nodens_engine::plan::autopath::Autopath;
 
@@ -7,25 +9,48 @@ use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
 use crate::corefile::resolv_conf;
+use crate::corefile::settings::{PodAutopath, ServerBlock};
 use crate::corefile::source::read_named;
 
 /// Suffixes of a search path, at most: each is a look-up more for a name that does not exist.
 const SEARCH_MAX: usize = 32;
 
-/// Reads the directive.
-pub(super) fn autopath(line: &Line, scope: &mut Scope<'_>) -> Option<Autopath> {
+/// The file whose `search` line stands behind the suffixes of a cluster.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Reads the directive; the last one of a block counts.
+pub(super) fn autopath(line: &Line, block: &mut ServerBlock, scope: &mut Scope<'_>) {
+    (block.autopath, block.pod_autopath) = (None, None);
     scope.no_block(line);
     let Some((conf, zones)) = line.args.split_last() else {
         let error = Diagnostic::error(line.name.span, "plugin/autopath: no resolv-conf specified");
         scope
             .findings
             .error(error.label("expected a file like /etc/resolv.conf"));
-        return None;
+        return;
     };
-    if let Some(source) = conf.text.strip_prefix('@') {
-        of_source(conf, source, scope);
-        return None;
+    match conf.text.strip_prefix('@') {
+        Some("kubernetes") => {
+            not_yet(conf, scope);
+            let text = read_named(scope.world, Path::new(RESOLV_CONF)).unwrap_or_default();
+            block.pod_autopath = Some(PodAutopath {
+                zones: scope.zones(zones),
+                search: resolv_conf::parse(&text).search.into_iter().take(SEARCH_MAX).collect(),
+                span: line.name.span,
+            });
+        }
+        Some(source) => {
+            let text = format!("plugin/autopath: {source} does not implement the AutoPather interface");
+            let error = Diagnostic::error(conf.span, text);
+            scope
+                .findings
+                .error(error.help("write `@kubernetes`, or name a file like /etc/resolv.conf"));
+        }
+        None => block.autopath = of_file(conf, zones, scope),
     }
+}
+
+fn of_file(conf: &Word, zones: &[Word], scope: &mut Scope<'_>) -> Option<Autopath> {
     let text = match read_named(scope.world, &scope.path(conf)) {
         Ok(text) => text,
         Err(why) => {
@@ -54,12 +79,8 @@ pub(super) fn autopath(line: &Line, scope: &mut Scope<'_>) -> Option<Autopath> {
     })
 }
 
-fn of_source(conf: &Word, source: &str, scope: &mut Scope<'_>) {
-    let text = match source {
-        "kubernetes" => "plugin/autopath: nodens does not have '@kubernetes' yet".to_owned(),
-        _ => format!("plugin/autopath: {source} does not implement the AutoPather interface"),
-    };
-    let error = Diagnostic::error(conf.span, text);
+fn not_yet(conf: &Word, scope: &mut Scope<'_>) {
+    let error = Diagnostic::error(conf.span, "plugin/autopath: nodens does not have '@kubernetes' yet");
     scope
         .findings
         .error(error.help("name a file like /etc/resolv.conf, whose `search` line holds for all clients"));

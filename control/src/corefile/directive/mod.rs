@@ -19,6 +19,8 @@ mod forward;
 mod header;
 mod hosts;
 mod http;
+mod k8s_external;
+mod kubernetes;
 mod loadbalance;
 mod local;
 mod log;
@@ -31,6 +33,7 @@ mod reload;
 mod rewrite;
 mod scope;
 mod secondary;
+mod selector;
 mod template;
 mod timeouts;
 mod tls;
@@ -152,6 +155,7 @@ pub fn block(
     }
     file::share_fallthrough(&mut block.file);
     secondary::share_fallthrough(&mut block.secondary);
+    k8s_external::check(&block, findings);
     block.keys = keys;
     block.root = root;
     (!block.keys.is_empty()).then_some(block)
@@ -174,7 +178,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
             }
             block.auto = auto::auto(line, scope);
         }
-        "autopath" => block.autopath = autopath::autopath(line, scope),
+        "autopath" => autopath::autopath(line, block, scope),
         "bind" => block.bind.extend(bind::bind(line, scope)),
         "dns64" => block.dns64 = Some(dns64::dns64(line, block.dns64, scope)),
         "errors" => once(&mut block.errors, line, scope, errors::errors),
@@ -196,6 +200,8 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         }
         "header" => first(&mut block.header, line, scope, header::header),
         "hosts" => once(&mut block.hosts, line, scope, hosts::hosts),
+        "k8s_external" => once(&mut block.k8s_external, line, scope, k8s_external::k8s_external),
+        "kubernetes" => once(&mut block.kubernetes, line, scope, kubernetes::kubernetes),
         "loadbalance" => first(&mut block.loadbalance, line, scope, loadbalance::loadbalance),
         "local" => block.local = local::local(line, scope),
         "log" => block.log.extend(log::log(line, scope)),
@@ -370,6 +376,7 @@ fn empty_block(span: Span) -> ServerBlock {
         dns64: None,
         rewrite: Vec::new(),
         autopath: None,
+        pod_autopath: None,
         cache: None,
         header: None,
         minimal: false,
@@ -380,6 +387,8 @@ fn empty_block(span: Span) -> ServerBlock {
         auto: None,
         secondary: Vec::new(),
         etcd: Vec::new(),
+        kubernetes: None,
+        k8s_external: None,
         template: Vec::new(),
         detects_loops: None,
         forward: Vec::new(),

@@ -5,6 +5,7 @@
 
 mod cache;
 mod forward;
+mod kubernetes;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use super::source::{Sources, Span};
 
 pub use cache::{Cache, CacheKind, Prefetch, ServeStale, StaleRefresh};
 pub use forward::{Attempts, Forward, HttpProbe, Policy, Probe, Proxy, Upstream, UpstreamPlace, UpstreamTransport};
+pub use kubernetes::{K8sExternal, Kubernetes, PodAutopath, PodNames};
 
 /// A whole configuration.
 #[derive(Clone, Debug)]
@@ -82,8 +84,10 @@ pub struct ServerBlock {
     pub dns64: Option<Dns64>,
     /// The rules of all `rewrite` lines, in file order.
     pub rewrite: Vec<Rule>,
-    /// The last `autopath`.
+    /// The last `autopath` that names a file.
     pub autopath: Option<Autopath>,
+    /// The last `autopath @kubernetes`.
+    pub pod_autopath: Option<PodAutopath>,
     /// `cache`
     pub cache: Option<Cache>,
     /// `header`
@@ -102,6 +106,10 @@ pub struct ServerBlock {
     pub secondary: Vec<Secondary>,
     /// The stanzas of `etcd`; unlike in CoreDNS each of them works.
     pub etcd: Vec<Etcd>,
+    /// `kubernetes`
+    pub kubernetes: Option<Kubernetes>,
+    /// `k8s_external`; there is a `kubernetes` then.
+    pub k8s_external: Option<K8sExternal>,
     /// The stanzas of `template`, in file order.
     pub template: Vec<Stanza>,
     /// `loop`

@@ -1,5 +1,6 @@
 //! Tests of the whole way from text to settings, over files in memory.
 
+mod clusters;
 mod diagnostics;
 mod forwarding;
 mod language;
