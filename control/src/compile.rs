@@ -8,6 +8,7 @@ use std::task::Waker;
 use nodens_engine::forward::Stanza;
 use nodens_engine::io::{ListenerId, Transport};
 use nodens_engine::log::{Classes, LogRule};
+use nodens_engine::plan::autopath::{Autopath, Search};
 use nodens_engine::plan::rewrite::Rewrite;
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
@@ -436,7 +437,10 @@ impl Compiler<'_> {
             }));
         }
         if let Some(autopath) = &block.autopath {
-            steps.push(Step::Autopath(autopath.clone()));
+            steps.push(Step::Autopath(Autopath {
+                zones: autopath.zones.clone(),
+                search: Search::Fixed(autopath.search.clone()),
+            }));
         }
         if !block.acl.is_empty() {
             steps.push(Step::Acl(steps::acl(block, self.hash)));

@@ -21,6 +21,7 @@ mod answer;
 mod asking;
 pub mod cache;
 pub mod captures;
+pub mod cluster;
 mod connections;
 mod edns;
 mod encode;

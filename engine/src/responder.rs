@@ -99,7 +99,7 @@ fn bring<'z>(data: &'z Data, batch: &mut [(Asking<'_, 'z>, &mut Datagram<'_>)]) 
         probe.held = match data.zone(probe.zone) {
             Some(Zone::Services(tree)) => Held::NearEntry(tree.touch(probe.hash)),
             Some(Zone::Records(zone)) => Held::NearNode(zone.touch(probe.hash)),
-            Some(Zone::Several(_) | Zone::Weights(_)) | None => continue,
+            Some(Zone::Cluster(_) | Zone::Several(_) | Zone::Weights(_)) | None => continue,
         };
     }
     for probe in batch.iter_mut().filter_map(|(asking, _)| asking.probe.as_mut()) {

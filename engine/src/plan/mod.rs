@@ -21,6 +21,7 @@ mod file;
 mod forward;
 mod header;
 mod hosts;
+mod kubernetes;
 mod loadbalance;
 mod local;
 mod looping;
@@ -63,6 +64,7 @@ pub use chaos::Chaos;
 pub use file::{Auto, Copied, Secondary, Strangers};
 pub use forward::Forward;
 pub use header::Header;
+pub use kubernetes::{External, Kubernetes};
 pub use loadbalance::LoadBalance;
 pub use local::Local;
 pub use net::{Cidr, Nets};
@@ -105,6 +107,10 @@ pub enum StepName {
     Transfer,
     /// `hosts`
     Hosts,
+    /// `k8s_external`
+    K8sExternal,
+    /// `kubernetes`
+    Kubernetes,
     /// `file`
     File,
     /// `auto`
@@ -125,7 +131,7 @@ pub enum StepName {
 
 impl StepName {
     /// All of them, in the order of execution.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Local,
         Self::Dns64,
         Self::Any,
@@ -140,6 +146,8 @@ impl StepName {
         Self::Template,
         Self::Transfer,
         Self::Hosts,
+        Self::K8sExternal,
+        Self::Kubernetes,
         Self::File,
         Self::Auto,
         Self::Secondary,
@@ -168,6 +176,8 @@ impl StepName {
             Self::Template => "template",
             Self::Transfer => "transfer",
             Self::Hosts => "hosts",
+            Self::K8sExternal => "k8s_external",
+            Self::Kubernetes => "kubernetes",
             Self::File => "file",
             Self::Auto => "auto",
             Self::Secondary => "secondary",
@@ -257,6 +267,9 @@ impl Plan {
                     .zones
                     .find_near(name, known)
                     .map(|(len, zone)| (len, zone.data)),
+                // One look-up says less there than the name.
+                Step::Kubernetes(step) if step.zones.contains(name) => return None,
+                Step::K8sExternal(step) if step.zones.contains(name) => return None,
                 // Which zone it would be, only the data can tell.
                 Step::Auto(auto) if auto.zones.contains(name) => return None,
                 _ => None,
@@ -316,6 +329,10 @@ pub enum Step {
     Transfer(Transfer),
     /// Answers from a hosts file.
     Hosts(Hosts),
+    /// Answers for services of a cluster, as they are reached from outside.
+    K8sExternal(External),
+    /// Answers for services and pods of a cluster.
+    Kubernetes(Kubernetes),
     /// Answers from zone files.
     File(Source),
     /// Answers from the zone files of a folder.
@@ -351,6 +368,8 @@ impl Step {
             Self::Template(_) => StepName::Template,
             Self::Transfer(_) => StepName::Transfer,
             Self::Hosts(_) => StepName::Hosts,
+            Self::K8sExternal(_) => StepName::K8sExternal,
+            Self::Kubernetes(_) => StepName::Kubernetes,
             Self::File(_) => StepName::File,
             Self::Auto(_) => StepName::Auto,
             Self::Secondary(_) => StepName::Secondary,

@@ -10,6 +10,7 @@ use super::rewrite::{Asker, Question, Rewrite, Rewritten, value_at};
 use super::{Asked, Client, Plan, Step, StepName, Walk};
 use crate::answer::{Answer, Owner, Pending, Pick, Purpose, Reason};
 use crate::captures::Scratch;
+use crate::snapshot::Data;
 
 /// What such a step has the steps behind it do.
 pub(super) enum Nested<'z> {
@@ -25,10 +26,16 @@ pub(super) enum Nested<'z> {
 
 /// What a step has the steps behind it do; nothing where it leaves the question alone.
 #[inline]
-pub(super) fn of<'z>(step: &'z Step, asked: &Asked<'_>, client: &Client<'_>, port: u16) -> Option<Nested<'z>> {
+pub(super) fn of<'z>(
+    step: &'z Step,
+    asked: &Asked<'_>,
+    client: &Client<'_>,
+    port: u16,
+    data: &Data,
+) -> Option<Nested<'z>> {
     match step {
         Step::Rewrite(rewrite) => rewritten(rewrite, asked, client, port),
-        Step::Autopath(autopath) => tries(autopath, asked),
+        Step::Autopath(autopath) => tries(autopath, asked, client, data),
         Step::Dns64(dns64) => {
             let is_for = dns64.is_for(!client.origin.peer.is_ipv4(), asked.rtype, asked.rclass);
             is_for.then_some(Nested::Translated(dns64))
@@ -59,11 +66,12 @@ fn rewritten<'z>(rewrite: &'z Rewrite, asked: &Asked<'_>, client: &Client<'_>, p
     }
 }
 
-fn tries<'z>(autopath: &Autopath, asked: &Asked<'_>) -> Option<Nested<'z>> {
+fn tries<'z>(autopath: &Autopath, asked: &Asked<'_>, client: &Client<'_>, data: &Data) -> Option<Nested<'z>> {
     if !matches!(asked.rtype, Rtype::A | Rtype::AAAA) {
         return None;
     }
-    Some(Nested::Tries(autopath.tries(asked.name)?.collect()))
+    let tries = autopath.tries(asked.name, asked.folded, client.address(), data)?;
+    Some(Nested::Tries(tries))
 }
 
 impl<'z> Walk<'_, 'z> {

@@ -11,7 +11,7 @@ use rand::rngs::ChaCha8Rng;
 
 use super::nested::Nested;
 use super::{
-    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
+    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts, kubernetes,
     loadbalance, local, looping, minimal, nested, outside, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
@@ -377,7 +377,7 @@ impl<'a, 'z> Walk<'a, 'z> {
                     flow
                 }
                 Step::Rewrite(_) | Step::Autopath(_) | Step::Dns64(_) => {
-                    let Some(nested) = nested::of(step, asked, &self.client, self.listener.port) else {
+                    let Some(nested) = nested::of(step, asked, &self.client, self.listener.port, self.now.data) else {
                         continue;
                     };
                     return Passed {
@@ -504,6 +504,8 @@ fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z
         Step::Template(step) => templates::enter(step, visit.port, visit, answer),
         Step::Transfer(step) => transfer::enter(step, plan, visit, answer),
         Step::Hosts(step) => hosts::enter(step, visit, answer),
+        Step::K8sExternal(step) => kubernetes::enter_external(step, visit, answer),
+        Step::Kubernetes(step) => kubernetes::enter(step, visit, answer),
         Step::File(source) => file::enter(source, is_last, visit, answer),
         Step::Auto(auto) => file::enter_auto(auto, is_last, visit, answer),
         Step::Secondary(secondary) => file::enter_secondary(secondary, is_last, visit, answer),

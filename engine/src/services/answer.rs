@@ -33,6 +33,29 @@ pub(crate) struct Scratch {
     seen: HashSet<(u32, u64, u64)>,
     /// Priority and sum of weights, by priority.
     sums: Vec<(u16, i64)>,
+    /// What was seen in one round does not count in another.
+    rounds: u32,
+}
+
+impl Scratch {
+    /// For another answer.
+    pub(crate) fn begin(&mut self) {
+        if !self.seen.is_empty() {
+            self.seen.clear();
+        }
+        self.rounds = 0;
+    }
+
+    /// Begins a round.
+    pub(crate) fn round(&mut self) -> u32 {
+        self.rounds += 1;
+        self.rounds
+    }
+
+    /// Two things, by their hashes, were not seen together in a round before.
+    pub(crate) fn is_first(&mut self, round: u32, left: u64, right: u64) -> bool {
+        self.seen.insert((round, left, right))
+    }
 }
 
 /// Answers a question for a name of the zone. `labels` are the name's, folded and relative to the apex, and `entry`
@@ -158,8 +181,6 @@ pub(super) struct Look<'a, 'z> {
     now: Instant,
     budget: Budget,
     scratch: &'a mut Scratch,
-    /// What was seen in one round does not count in another.
-    rounds: u32,
     /// The aliases stand in the answer already.
     skip_aliases: bool,
     gathered: &'a mut Vec<&'z Service>,
@@ -172,15 +193,12 @@ impl<'a, 'z> Look<'a, 'z> {
         scratch: &'a mut Scratch,
         gathered: &'a mut Vec<&'z Service>,
     ) -> Self {
-        if !scratch.seen.is_empty() {
-            scratch.seen.clear();
-        }
+        scratch.begin();
         Self {
             tree,
             now,
             budget: Budget::default(),
             scratch,
-            rounds: 0,
             skip_aliases: false,
             gathered,
         }
@@ -588,8 +606,7 @@ impl<'a, 'z> Look<'a, 'z> {
     }
 
     fn round(&mut self) -> u32 {
-        self.rounds += 1;
-        self.rounds
+        self.scratch.round()
     }
 
     fn is_first(&mut self, round: u32, bytes: &[u8]) -> bool {
@@ -597,9 +614,8 @@ impl<'a, 'z> Look<'a, 'z> {
     }
 
     fn is_first_pair(&mut self, round: u32, left: &[u8], right: &[u8]) -> bool {
-        self.scratch
-            .seen
-            .insert((round, self.tree.hash_of(left), self.tree.hash_of(right)))
+        let (left, right) = (self.tree.hash_of(left), self.tree.hash_of(right));
+        self.scratch.is_first(round, left, right)
     }
 }
 

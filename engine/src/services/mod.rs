@@ -7,14 +7,12 @@
 pub(crate) mod answer;
 mod component;
 pub(crate) mod gather;
-mod keys;
 pub(crate) mod render;
 mod service;
 mod stubs;
 mod tree;
 
 pub use gather::{GATHERED_MAX, VISITED_MAX};
-pub use keys::Keys;
 pub use service::{Extra, Host, Lease, PRIORITY_DEFAULT, Service, TTL_DEFAULT_SECS};
 pub use stubs::{STUB_SERVERS_MAX, STUB_ZONES_MAX};
 pub(crate) use tree::Entry;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::time::Instant;
+use crate::zone::trie::Keyed;
 
 /// What the `host` field points to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +122,12 @@ pub struct Service {
     pub bad: bool,
     /// What most do not have.
     pub extra: Option<Box<Extra>>,
+}
+
+impl Keyed for Service {
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
 }
 
 impl Service {

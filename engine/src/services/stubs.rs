@@ -15,7 +15,7 @@ use std::sync::Arc;
 use nodens_wire::{Name, NameBuf};
 
 use super::component;
-use super::keys::Keys;
+use crate::zone::keys::Keys;
 use super::service::{Host, Service};
 use crate::forward::{Settings, Stanza, Transport, Upstream};
 use crate::plan::ZoneMap;
@@ -41,7 +41,7 @@ pub(super) fn is_for(key: &[u8]) -> bool {
 
 impl Stubs {
     /// Those of a zone, none for none; `before` are those of the version before.
-    pub(super) fn of(keys: &Keys, before: Option<&Self>, hash: &NameHash) -> Option<Arc<Self>> {
+    pub(super) fn of(keys: &Keys<Service>, before: Option<&Self>, hash: &NameHash) -> Option<Arc<Self>> {
         let mut found: BTreeMap<NameBuf, Vec<SocketAddr>> = BTreeMap::new();
         keys.scan_below(BELOW, |service| {
             if let (Some(zone), Some(server)) = (zone(service), server(service))

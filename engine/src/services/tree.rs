@@ -16,7 +16,7 @@ use std::sync::Arc;
 use nodens_wire::{Name, NameBuf, label};
 
 use super::component;
-use super::keys::Keys;
+use crate::zone::keys::Keys;
 use super::render::{self, Lone};
 use super::service::Service;
 use super::stubs::{self, Stubs};
@@ -81,7 +81,7 @@ pub struct ServiceTree {
     hash: NameHash,
     synced: bool,
     serial: u32,
-    keys: Keys,
+    keys: Keys<Service>,
     names: Trie<Entry>,
     bad: usize,
     pub(crate) soa: Arc<Soa>,
@@ -137,7 +137,7 @@ impl ServiceTree {
 
     /// The services by key.
     #[must_use]
-    pub fn keys(&self) -> &Keys {
+    pub fn keys(&self) -> &Keys<Service> {
         &self.keys
     }
 
@@ -210,7 +210,7 @@ impl Editor {
 
     /// The services so far.
     #[must_use]
-    pub fn keys(&self) -> &Keys {
+    pub fn keys(&self) -> &Keys<Service> {
         &self.tree.keys
     }
 

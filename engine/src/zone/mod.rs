@@ -1,12 +1,13 @@
 //! Zones: what a source holds, in the form in which it is answered.
 //!
-//! There are two kinds. A [`RecordZone`] has record sets by name (files, hosts), and a hit is a look-up and a copy. A
-//! [`ServiceTree`] has SkyDNS services by key, whose answers depend on the level that is asked. Both are immutable;
-//! a change makes a new version that shares all but the changed paths.
+//! There are three kinds. A [`RecordZone`] has record sets by name (files, hosts), and a hit is a look-up and a copy. A
+//! [`ServiceTree`] has SkyDNS services by key, whose answers depend on the level that is asked. A
+//! [`Cluster`] has the services of a cluster, whose names need not be stored. All are immutable; a change makes a new version that shares all but the changed paths.
 
 pub(crate) mod absolute;
 mod builder;
 pub(crate) mod link;
+pub(crate) mod keys;
 mod lookup;
 mod records;
 mod rrset;
@@ -15,11 +16,13 @@ pub mod trie;
 mod weights;
 
 pub use builder::{Collector, OutOfZone, RecordZoneBuilder};
+pub use keys::Keys;
 pub use lookup::Found;
 pub use records::{Node, RecordZone};
 pub use rrset::RrSet;
 pub use weights::Weights;
 
+use crate::cluster::Cluster;
 use crate::plan::ZoneMap;
 use crate::services::ServiceTree;
 
@@ -30,6 +33,8 @@ pub enum Zone {
     Records(RecordZone),
     /// SkyDNS services by key.
     Services(ServiceTree),
+    /// Services of a cluster.
+    Cluster(Box<Cluster>),
     /// Record zones that come and go, by name.
     Several(ZoneMap<RecordZone>),
     /// Weights of addresses.
@@ -43,7 +48,7 @@ impl Zone {
         match self {
             Self::Records(zone) => Some(zone),
             Self::Several(zones) => zones.exact(apex),
-            Self::Services(_) | Self::Weights(_) => None,
+            Self::Services(_) | Self::Cluster(_) | Self::Weights(_) => None,
         }
     }
 }

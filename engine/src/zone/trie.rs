@@ -64,9 +64,9 @@ impl Place {
     };
 }
 
-/// What a trie can hold: it knows its own key.
+/// What is found by its key, and knows it.
 pub trait Keyed {
-    /// Folded labels in wire form, relative to the zone.
+    /// In a trie mostly folded labels in wire form, relative to the zone.
     fn key(&self) -> &[u8];
 }
 

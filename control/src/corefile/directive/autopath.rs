@@ -2,14 +2,12 @@
 
 use std::path::Path;
 
-use nodens_engine::plan::autopath::Autopath;
-
 use super::scope::Scope;
 use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
 use crate::corefile::resolv_conf;
-use crate::corefile::settings::{PodAutopath, ServerBlock};
+use crate::corefile::settings::{Autopath, PodAutopath, ServerBlock};
 use crate::corefile::source::read_named;
 
 /// Suffixes of a search path, at most: each is a look-up more for a name that does not exist.

@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use nodens_engine::plan::autopath::Autopath;
 use nodens_engine::plan::dns64::Dns64;
 use nodens_engine::plan::rewrite::Rule;
 use nodens_engine::plan::template::Stanza;
@@ -718,4 +717,13 @@ pub enum QueriesMax {
     Unlimited,
     /// So many.
     Of(u64),
+}
+
+/// `autopath` with a fixed search path
+#[derive(Clone, Debug)]
+pub struct Autopath {
+    /// Names outside are left alone.
+    pub zones: Vec<NameBuf>,
+    /// What a client puts behind a name, in this order.
+    pub search: Vec<NameBuf>,
 }

@@ -1,41 +1,69 @@
-//! The keys of a service tree in byte order: a persistent B+ tree whose nodes hold at most 64 children.
+//! Values in the byte order of their keys: a persistent B+ tree whose nodes hold at most 64 children.
 //!
 //! Order is what SkyDNS answers are made of: records come in key order, the first key decides the group, and all that
-//! lies below a name is one range.
+//! lies below a name is one range. It is also what tells whether any address of a cluster begins as a reverse name does.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
-use super::service::Service;
+use super::trie::Keyed;
 
 /// Most children of a node.
-pub(super) const NODE_MAX: usize = 64;
+const NODE_MAX: usize = 64;
 /// A node with fewer is joined with its neighbour.
 const NODE_MIN: usize = 16;
 
-#[derive(Clone, Debug)]
-enum Node {
-    Leaf(Vec<Arc<Service>>),
-    Inner(Vec<Child>),
+#[derive(Debug)]
+enum Node<T> {
+    Leaf(Vec<Arc<T>>),
+    Inner(Vec<Child<T>>),
 }
 
-#[derive(Clone, Debug)]
-struct Child {
+#[derive(Debug)]
+struct Child<T> {
     /// No key of the node is smaller than this one's.
-    first: Arc<Service>,
-    node: Arc<Node>,
+    first: Arc<T>,
+    node: Arc<Node<T>>,
 }
 
-/// Services by key.
-#[derive(Clone, Debug)]
-pub struct Keys {
-    root: Arc<Node>,
+/// Values by key.
+#[derive(Debug)]
+pub struct Keys<T> {
+    root: Arc<Node<T>>,
     len: usize,
 }
 
-impl Default for Keys {
+// Derived, they would ask it of the values too.
+impl<T> Clone for Node<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Leaf(values) => Self::Leaf(values.clone()),
+            Self::Inner(children) => Self::Inner(children.clone()),
+        }
+    }
+}
+
+impl<T> Clone for Child<T> {
+    fn clone(&self) -> Self {
+        Self {
+            first: Arc::clone(&self.first),
+            node: Arc::clone(&self.node),
+        }
+    }
+}
+
+impl<T> Clone for Keys<T> {
+    fn clone(&self) -> Self {
+        Self {
+            root: Arc::clone(&self.root),
+            len: self.len,
+        }
+    }
+}
+
+impl<T> Default for Keys<T> {
     fn default() -> Self {
         Self {
             root: Arc::new(Node::Leaf(Vec::new())),
@@ -44,26 +72,26 @@ impl Default for Keys {
     }
 }
 
-impl Node {
+impl<T> Node<T> {
     fn len(&self) -> usize {
         match self {
-            Self::Leaf(services) => services.len(),
+            Self::Leaf(values) => values.len(),
             Self::Inner(children) => children.len(),
         }
     }
 
-    fn first(&self) -> Option<&Arc<Service>> {
+    fn first(&self) -> Option<&Arc<T>> {
         match self {
-            Self::Leaf(services) => services.first(),
+            Self::Leaf(values) => values.first(),
             Self::Inner(children) => children.first().map(|child| &child.first),
         }
     }
 
     fn split_off(&mut self, at: usize) -> Self {
         match self {
-            Self::Leaf(services) => {
-                let right = Self::Leaf(services.split_off(at));
-                services.shrink_to_fit();
+            Self::Leaf(values) => {
+                let right = Self::Leaf(values.split_off(at));
+                values.shrink_to_fit();
                 right
             }
             Self::Inner(children) => {
@@ -76,7 +104,7 @@ impl Node {
 
     fn append(&mut self, other: &Self) {
         match (self, other) {
-            (Self::Leaf(services), Self::Leaf(more)) => services.extend(more.iter().cloned()),
+            (Self::Leaf(values), Self::Leaf(more)) => values.extend(more.iter().cloned()),
             (Self::Inner(children), Self::Inner(more)) => children.extend(more.iter().cloned()),
             _ => unreachable!("neighbours stand at one height"),
         }
@@ -87,13 +115,13 @@ impl Node {
 const PREFIX_MAX: usize = 1025;
 
 /// Which child holds `key`, or would.
-fn child_for(children: &[Child], key: &[u8]) -> usize {
+fn child_for<T: Keyed>(children: &[Child<T>], key: &[u8]) -> usize {
     children
-        .partition_point(|child| *child.first.key <= *key)
+        .partition_point(|child| child.first.key() <= key)
         .saturating_sub(1)
 }
 
-impl Keys {
+impl<T: Keyed> Keys<T> {
     /// How many keys there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -106,26 +134,26 @@ impl Keys {
         self.len == 0
     }
 
-    /// The service at exactly this key.
+    /// The value at exactly this key.
     #[must_use]
-    pub fn get(&self, key: &[u8]) -> Option<&Arc<Service>> {
+    pub fn get(&self, key: &[u8]) -> Option<&Arc<T>> {
         let mut node = &self.root;
         loop {
             match &**node {
                 Node::Inner(children) => node = &children[child_for(children, key)].node,
-                Node::Leaf(services) => {
-                    return services
-                        .binary_search_by(|service| (*service.key).cmp(key))
+                Node::Leaf(values) => {
+                    return values
+                        .binary_search_by(|value| value.key().cmp(key))
                         .ok()
-                        .map(|at| &services[at]);
+                        .map(|at| &values[at]);
                 }
             }
         }
     }
 
-    /// Puts a service at its key; returns the one that stood there.
-    pub fn insert(&mut self, service: Arc<Service>) -> Option<Arc<Service>> {
-        let (old, split) = insert(Arc::make_mut(&mut self.root), service);
+    /// Puts a value at its key; returns the one that stood there.
+    pub fn insert(&mut self, value: Arc<T>) -> Option<Arc<T>> {
+        let (old, split) = insert(Arc::make_mut(&mut self.root), value);
         if let Some(right) = split {
             let left = std::mem::take(self);
             self.len = left.len;
@@ -135,8 +163,8 @@ impl Keys {
         old
     }
 
-    /// Takes out the service at this key.
-    pub fn remove(&mut self, key: &[u8]) -> Option<Arc<Service>> {
+    /// Takes out the value at this key.
+    pub fn remove(&mut self, key: &[u8]) -> Option<Arc<T>> {
         // Look first: a miss must not copy the path.
         self.get(key)?;
         let old = remove(Arc::make_mut(&mut self.root), key);
@@ -149,13 +177,13 @@ impl Keys {
         old
     }
 
-    /// Visits the services whose key is `from` or greater, in order, until told to stop.
-    pub fn scan<'z>(&'z self, from: &[u8], mut visit: impl FnMut(&'z Arc<Service>) -> ControlFlow<()>) {
+    /// Visits the values whose key is `from` or greater, in order, until told to stop.
+    pub fn scan<'z>(&'z self, from: &[u8], mut visit: impl FnMut(&'z Arc<T>) -> ControlFlow<()>) {
         let _ = scan(&self.root, from, &mut visit);
     }
 
     /// Visits what stands at `prefix` itself and then all that lies below it, in key order.
-    pub fn scan_below<'z>(&'z self, prefix: &[u8], mut visit: impl FnMut(&'z Arc<Service>) -> ControlFlow<()>) {
+    pub fn scan_below<'z>(&'z self, prefix: &[u8], mut visit: impl FnMut(&'z Arc<T>) -> ControlFlow<()>) {
         if prefix.is_empty() {
             return self.scan(b"", visit);
         }
@@ -173,9 +201,9 @@ impl Keys {
             long = [prefix, b"/"].concat();
             &long[..]
         };
-        self.scan(from, |service| {
-            if service.key.starts_with(from) {
-                visit(service)
+        self.scan(from, |value| {
+            if value.key().starts_with(from) {
+                visit(value)
             } else {
                 ControlFlow::Break(())
             }
@@ -183,27 +211,27 @@ impl Keys {
     }
 }
 
-fn child(node: Arc<Node>) -> Option<Child> {
+fn child<T>(node: Arc<Node<T>>) -> Option<Child<T>> {
     let first = Arc::clone(node.first()?);
     Some(Child { first, node })
 }
 
-/// Puts the service into the node; returns what it replaced, and the right half if the node had to be split.
-fn insert(node: &mut Node, service: Arc<Service>) -> (Option<Arc<Service>>, Option<Arc<Node>>) {
+/// Puts the value into the node; returns what it replaced, and the right half if the node had to be split.
+fn insert<T: Keyed>(node: &mut Node<T>, value: Arc<T>) -> (Option<Arc<T>>, Option<Arc<Node<T>>>) {
     let old = match node {
-        Node::Leaf(services) => match services.binary_search_by(|other| other.key.cmp(&service.key)) {
-            Ok(at) => Some(std::mem::replace(&mut services[at], service)),
+        Node::Leaf(values) => match values.binary_search_by(|other| other.key().cmp(value.key())) {
+            Ok(at) => Some(std::mem::replace(&mut values[at], value)),
             Err(at) => {
-                services.insert(at, service);
+                values.insert(at, value);
                 None
             }
         },
         Node::Inner(children) => {
-            let at = child_for(children, &service.key);
-            if service.key <= children[at].first.key {
-                children[at].first = Arc::clone(&service);
+            let at = child_for(children, value.key());
+            if value.key() <= children[at].first.key() {
+                children[at].first = Arc::clone(&value);
             }
-            let (old, split) = insert(Arc::make_mut(&mut children[at].node), service);
+            let (old, split) = insert(Arc::make_mut(&mut children[at].node), value);
             if let Some(right) = split.and_then(child) {
                 children.insert(at + 1, right);
             }
@@ -215,12 +243,12 @@ fn insert(node: &mut Node, service: Arc<Service>) -> (Option<Arc<Service>>, Opti
     (old, split)
 }
 
-fn remove(node: &mut Node, key: &[u8]) -> Option<Arc<Service>> {
+fn remove<T: Keyed>(node: &mut Node<T>, key: &[u8]) -> Option<Arc<T>> {
     match node {
-        Node::Leaf(services) => services
-            .binary_search_by(|other| (*other.key).cmp(key))
+        Node::Leaf(values) => values
+            .binary_search_by(|other| other.key().cmp(key))
             .ok()
-            .map(|at| services.remove(at)),
+            .map(|at| values.remove(at)),
         Node::Inner(children) => {
             let at = child_for(children, key);
             let old = remove(Arc::make_mut(&mut children[at].node), key);
@@ -236,7 +264,7 @@ fn remove(node: &mut Node, key: &[u8]) -> Option<Arc<Service>> {
 }
 
 /// Joins a child that has become small with its neighbour, where both fit in one node.
-fn join(children: &mut Vec<Child>, at: usize) {
+fn join<T>(children: &mut Vec<Child<T>>, at: usize) {
     let left = if at + 1 < children.len() {
         at
     } else {
@@ -249,15 +277,15 @@ fn join(children: &mut Vec<Child>, at: usize) {
     }
 }
 
-fn scan<'z>(
-    node: &'z Node,
+fn scan<'z, T: Keyed>(
+    node: &'z Node<T>,
     from: &[u8],
-    visit: &mut impl FnMut(&'z Arc<Service>) -> ControlFlow<()>,
+    visit: &mut impl FnMut(&'z Arc<T>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     match node {
-        Node::Leaf(services) => {
-            let at = services.partition_point(|service| *service.key < *from);
-            services[at..].iter().try_for_each(visit)
+        Node::Leaf(values) => {
+            let at = values.partition_point(|value| value.key() < from);
+            values[at..].iter().try_for_each(visit)
         }
         Node::Inner(children) => {
             let at = child_for(children, from);
@@ -271,13 +299,14 @@ fn scan<'z>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::Service;
     use std::collections::BTreeMap;
 
     fn service(key: &str) -> Arc<Service> {
         Arc::new(Service::unparsable(key.as_bytes()))
     }
 
-    fn all(keys: &Keys) -> Vec<String> {
+    fn all(keys: &Keys<Service>) -> Vec<String> {
         let mut found = Vec::new();
         keys.scan(b"", |service| {
             found.push(String::from_utf8_lossy(&service.key).into_owned());

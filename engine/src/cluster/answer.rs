@@ -1,0 +1,589 @@
+//! The records of what there is at a name.
+
+use std::ops::ControlFlow;
+
+use arrayvec::ArrayVec;
+use nodens_wire::{Name, Rcode, Rtype, Section};
+
+use super::editor::Of;
+use super::entry::Entry;
+use super::find::{Found, Which};
+use super::objects::{Address, Endpoint, Kind, Port, Service, Slice};
+use super::reverse::{Rank, Side};
+use super::schema::{Meaning, PortName, read};
+use super::view::{Shown, View, Zoned};
+use super::{Cluster, Soa};
+use crate::answer::{Answer, Bytes, Owner, Pending, Pick, Purpose, Reason, Tail};
+use crate::plan::{Asked, StepName};
+use crate::services::answer::Scratch;
+
+/// Aliases in one answer.
+pub const ALIASES_MAX: usize = 11;
+/// Endpoints that one answer holds: more than a message of 64 KB has room for.
+pub const ENDPOINTS_MAX: usize = 4096;
+/// What a schema's version is, as TXT (DNS-based service discovery, 1.1.0), and for how long.
+const VERSION: (&[u8], u32) = (b"\x051.1.0", 28_800);
+
+/// How a question ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The answer says all.
+    Answered,
+    /// No such name: the answer says so, unless the question falls through.
+    NameError,
+}
+
+/// One question about a cluster.
+pub(crate) struct Look<'a, 'z> {
+    pub(crate) cluster: &'z Cluster,
+    pub(crate) view: &'z View,
+    pub(crate) shown: Shown,
+    pub(crate) asked: &'a Asked<'a>,
+    /// Bytes of the name in front of the zone's.
+    pub(crate) apex_at: usize,
+    /// Of addresses, in seconds.
+    pub(crate) ttl: u32,
+    pub(crate) scratch: &'a mut Scratch,
+}
+
+/// Names on the way through aliases, in lower case.
+type Trail = ArrayVec<nodens_wire::NameBuf, { ALIASES_MAX + 1 }>;
+
+impl<'a, 'z> Look<'a, 'z> {
+    /// Answers for a zone of a `kubernetes` stanza.
+    pub(crate) fn respond(&mut self, answer: &mut Answer<'z>) -> Outcome {
+        if matches!(self.asked.rtype, Rtype::AXFR | Rtype::IXFR) {
+            answer.rcode = Rcode::REFUSED;
+            return Outcome::Answered;
+        }
+        self.scratch.begin();
+        answer.by = Some(StepName::Kubernetes);
+        answer.aa = true;
+        let asked = self.asked;
+        let labels = &asked.folded[..self.apex_at];
+        let found = match self.shown.kind {
+            Zoned::Forward => self.cluster.find(self.view, Of::Cluster, read(labels, self.view.zonal)),
+            Zoned::Clusterset => self.cluster.find(self.view, Of::Clusterset, read(labels, false)),
+            Zoned::Reverse => match read(labels, false) {
+                Meaning::Apex => Found::Apex,
+                Meaning::Version => Found::Version,
+                Meaning::NameServer => Found::NameServer,
+                Meaning::Always if labels == b"\x03dns" => Found::Empty,
+                _ => self.cluster.find_reverse(self.view, Side::Inside, asked.folded),
+            },
+        };
+        if let Found::Missing = found {
+            self.missing(StepName::Kubernetes, answer)
+        } else {
+            self.write(found, Owner::Question, &mut Trail::new(), answer);
+            Outcome::Answered
+        }
+    }
+
+    /// There is no such name; nobody knows, while not everything has been read.
+    pub(super) fn missing(&mut self, step: StepName, answer: &mut Answer<'z>) -> Outcome {
+        self.negative(answer);
+        if !self.cluster.synced {
+            answer.rcode = Rcode::SERVFAIL;
+            answer.reason = Some(Reason::Unsynced(step));
+            return Outcome::Answered;
+        }
+        answer.rcode = Rcode::NXDOMAIN;
+        Outcome::NameError
+    }
+
+    fn soa(&self) -> Option<&'z Soa> {
+        self.cluster.soas.get(usize::from(self.shown.place))
+    }
+
+    /// The zone's name as it was asked.
+    pub(super) fn apex(&self) -> &'a [u8] {
+        &self.asked.name.as_bytes()[self.apex_at..]
+    }
+
+    /// The SOA in AUTHORITY.
+    pub(super) fn negative(&mut self, answer: &mut Answer<'z>) {
+        let Some(soa) = self.soa() else { return };
+        if let Some(template) = soa.negative.as_ref().filter(|_| self.asked.may_copy) {
+            let apex_at = self.apex_at;
+            answer.authority = Some(Tail { template, apex_at });
+            return;
+        }
+        let owner = Owner::Name(answer.make(self.apex()));
+        pick(Section::Authority, owner, Rtype::SOA, soa.ttl, Bytes::Zone(&soa.rdata), answer);
+    }
+
+    /// Picks the records of what was found under a name.
+    pub(super) fn write(&mut self, found: Found<'_, 'z>, owner: Owner<'z>, trail: &mut Trail, answer: &mut Answer<'z>) {
+        let before = answer.len(Section::Answer);
+        let ttl = self.ttl;
+        match (found, self.asked.rtype) {
+            (Found::Alias(target), rtype) => return self.alias(target, owner, rtype, trail, answer),
+            (Found::Apex, Rtype::SOA) => self.own_soa(owner, answer),
+            (Found::Apex, Rtype::NS) => self.name_servers(owner, answer),
+            (Found::Version, Rtype::TXT) => {
+                pick(Section::Answer, owner, Rtype::TXT, VERSION.1, Bytes::Zone(VERSION.0), answer);
+            }
+            (Found::NameServer, rtype) => self.name_server(owner, rtype, answer),
+            (Found::Service { addresses, .. }, rtype @ (Rtype::A | Rtype::AAAA)) => {
+                add_addresses(addresses.iter(), rtype, Section::Answer, owner, ttl, answer);
+            }
+            (
+                Found::Service {
+                    entry,
+                    service,
+                    addresses,
+                    port,
+                },
+                Rtype::SRV,
+            ) => self.service_srv(entry, service, addresses, port, owner, answer),
+            (Found::Endpoints { entry, which, port }, rtype @ (Rtype::A | Rtype::AAAA)) => {
+                self.endpoint_addresses(entry, which, port, rtype, owner, answer);
+            }
+            (Found::Endpoints { entry, which, port }, Rtype::SRV) => {
+                self.endpoint_srv(entry, which, port, b"\x03svc", owner, answer);
+            }
+            (
+                Found::Pod {
+                    address,
+                    label,
+                    namespace,
+                },
+                rtype,
+            ) => self.pod(&address, label, namespace, rtype, owner, answer),
+            (Found::Address(address), Rtype::PTR) => {
+                let primary = self.view.primary.as_bytes();
+                self.pointers(Side::Inside, &address, b"\x03svc", primary, ttl, owner, answer);
+            }
+            _ => {}
+        }
+        if answer.len(Section::Answer) == before {
+            self.negative(answer);
+        }
+    }
+
+    pub(super) fn own_soa(&self, owner: Owner<'z>, answer: &mut Answer<'z>) {
+        if let Some(soa) = self.soa() {
+            pick(Section::Answer, owner, Rtype::SOA, soa.ttl, Bytes::Zone(&soa.rdata), answer);
+        }
+    }
+
+    /// A CNAME, and where it leads.
+    fn alias(
+        &mut self,
+        target: &'z [u8],
+        owner: Owner<'z>,
+        rtype: Rtype,
+        trail: &mut Trail,
+        answer: &mut Answer<'z>,
+    ) {
+        let Ok(name) = Name::from_wire(target) else { return };
+        if trail.is_empty() {
+            let asked = Name::from_wire(self.asked.folded).map(Name::to_buf);
+            trail.extend(asked);
+        }
+        if trail.is_full() {
+            return;
+        }
+        pick(
+            Section::Answer,
+            owner,
+            Rtype::CNAME,
+            self.view.ttl,
+            Bytes::Zone(target),
+            answer,
+        );
+        let folded = name.to_buf().folded();
+        if rtype == Rtype::CNAME || trail.contains(&folded) {
+            return;
+        }
+        let Ok(apex) = Name::from_wire(&self.asked.folded[self.apex_at..]) else {
+            return;
+        };
+        let Some(labels) = folded.as_name().strip(apex) else {
+            // Whether it can be resolved does not matter to the alias.
+            return answer.ask_again(Pending {
+                section: Section::Answer,
+                at: answer.len(Section::Answer),
+                target: Bytes::Zone(target),
+                rtype,
+                purpose: Purpose::Alias,
+            });
+        };
+        trail.push(folded.clone());
+        let of = match self.shown.kind {
+            Zoned::Clusterset => Of::Clusterset,
+            Zoned::Forward | Zoned::Reverse => Of::Cluster,
+        };
+        match self.cluster.find(self.view, of, read(labels, self.view.zonal)) {
+            Found::Missing => {
+                self.missing(StepName::Kubernetes, answer);
+            }
+            found => self.write(found, Owner::Name(Bytes::Zone(target)), trail, answer),
+        }
+    }
+
+    /// The name of labels below the zone; `None` where it is too long.
+    fn name(&self, parts: &[&[u8]], apex: &[u8], answer: &mut Answer<'z>) -> Option<Bytes<'z>> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        (len + apex.len() <= 255).then(|| {
+            answer.make_with(|made| {
+                for part in parts.iter().chain([&apex]) {
+                    made.extend_from_slice(part);
+                }
+            })
+        })
+    }
+
+    fn service_srv(
+        &mut self,
+        entry: &'z Entry,
+        service: &'z Service,
+        addresses: &'z [Address],
+        port: Option<PortName<'_>>,
+        owner: Owner<'z>,
+        answer: &mut Answer<'z>,
+    ) {
+        let Some(target) = self.name(&[entry.key(), b"\x03svc"], self.apex(), answer) else {
+            return;
+        };
+        let meant = |other: &&Port| port.is_none_or(|port| port.is(other));
+        let weight = weight(service.ports.iter().filter(meant).count() * addresses.len());
+        let mut numbers = ArrayVec::<u16, 64>::new();
+        for port in service.ports.iter().filter(meant) {
+            if numbers.contains(&port.number) {
+                continue;
+            }
+            let _ = numbers.try_push(port.number);
+            let rdata = answer.join(&fixed(weight, port.number), target);
+            pick(Section::Answer, owner, Rtype::SRV, self.view.ttl, rdata, answer);
+        }
+        if !numbers.is_empty() {
+            self.glue(addresses.iter(), target, answer);
+        }
+    }
+
+    /// Addresses of a name, in ADDITIONAL.
+    pub(super) fn glue(
+        &self,
+        addresses: impl Iterator<Item = &'z Address>,
+        name: Bytes<'z>,
+        answer: &mut Answer<'z>,
+    ) {
+        for address in addresses {
+            let (owner, rdata) = (Owner::Name(name), Bytes::Zone(address.octets()));
+            pick(Section::Additional, owner, address.rtype(), self.ttl, rdata, answer);
+        }
+    }
+
+    fn endpoint_addresses(
+        &mut self,
+        entry: &'z Entry,
+        which: Which<'_>,
+        port: Option<PortName<'_>>,
+        rtype: Rtype,
+        owner: Owner<'z>,
+        answer: &mut Answer<'z>,
+    ) {
+        let ttl = self.ttl;
+        if which == Which::All && port.is_none() {
+            let v4 = entry.v4.iter().filter(|_| rtype == Rtype::A).map(|octets| &octets[..]);
+            let v6 = entry.v6.iter().filter(|_| rtype == Rtype::AAAA).map(|octets| &octets[..]);
+            for (at, octets) in v4.chain(v6).enumerate() {
+                if at == ENDPOINTS_MAX {
+                    answer.limited = true;
+                    return;
+                }
+                pick(Section::Answer, owner, rtype, ttl, Bytes::Zone(octets), answer);
+            }
+            return;
+        }
+        let round = self.scratch.round();
+        for (at, (_, endpoint)) in entry.select(which, port).enumerate() {
+            if at == ENDPOINTS_MAX {
+                answer.limited = true;
+                return;
+            }
+            let Some(address) = endpoint.address().filter(|address| address.rtype() == rtype) else {
+                continue;
+            };
+            if self.scratch.is_first(round, self.cluster.hash.of(address.octets()), 0) {
+                pick(Section::Answer, owner, rtype, ttl, Bytes::Zone(address.octets()), answer);
+            }
+        }
+    }
+
+    /// The labels of an endpoint in front of its service's. The name of a pod with dots in it has a label for each part.
+    fn endpoint_name(
+        &self,
+        slice: &Slice,
+        endpoint: &Endpoint,
+        service: &[u8],
+        behind: &[u8],
+        apex: &[u8],
+        answer: &mut Answer<'z>,
+    ) -> Option<Bytes<'z>> {
+        let mut labels = ArrayVec::<u8, 130>::new();
+        for label in endpoint
+            .label()
+            .split(|byte| *byte == b'.')
+            .chain([&*slice.cluster])
+            .filter(|label| !label.is_empty())
+        {
+            labels.try_push(u8::try_from(label.len()).ok()?).ok()?;
+            labels.try_extend_from_slice(label).ok()?;
+        }
+        self.name(&[&labels, service, behind], apex, answer)
+    }
+
+    /// SRV of endpoints; `behind` stands between their service and the zone.
+    pub(super) fn endpoint_srv(
+        &mut self,
+        entry: &'z Entry,
+        which: Which<'_>,
+        port: Option<PortName<'_>>,
+        behind: &[u8],
+        owner: Owner<'z>,
+        answer: &mut Answer<'z>,
+    ) {
+        let ttl = self.view.ttl;
+        let meant = |other: &&Port| port.is_none_or(|port| port.is(other));
+        let pairs = entry
+            .select(which, port)
+            .map(|(slice, _)| slice.ports.iter().filter(meant).count().max(1))
+            .sum();
+        let weight = weight(pairs);
+        let (targets, glued) = (self.scratch.round(), self.scratch.round());
+        for (at, (slice, endpoint)) in entry.select(which, port).enumerate() {
+            if at == ENDPOINTS_MAX {
+                answer.limited = true;
+                return;
+            }
+            let Some(address) = endpoint.address().filter(|_| !slice.ports.is_empty()) else {
+                continue;
+            };
+            let Some(target) = self.endpoint_name(slice, endpoint, entry.key(), behind, self.apex(), answer) else {
+                continue;
+            };
+            // Most names are told once, and are not looked for.
+            let name = entry
+                .shares_labels
+                .then(|| self.cluster.hash.of(answer.bytes(target)));
+            for port in slice.ports.iter().filter(meant) {
+                if name.is_none_or(|name| self.scratch.is_first(targets, name, port.number.into())) {
+                    let rdata = answer.join(&fixed(weight, port.number), target);
+                    pick(Section::Answer, owner, Rtype::SRV, ttl, rdata, answer);
+                }
+            }
+            let octets = address.octets();
+            if name.is_none_or(|name| self.scratch.is_first(glued, name, self.cluster.hash.of(octets))) {
+                self.glue(std::iter::once(address), target, answer);
+            }
+        }
+    }
+
+    fn pod(
+        &self,
+        address: &Address,
+        label: &[u8],
+        namespace: &[u8],
+        rtype: Rtype,
+        owner: Owner<'z>,
+        answer: &mut Answer<'z>,
+    ) {
+        let ttl = self.view.ttl;
+        if rtype == address.rtype() {
+            let rdata = answer.make(address.octets());
+            pick(Section::Answer, owner, rtype, ttl, rdata, answer);
+        } else if rtype == Rtype::SRV {
+            let len = [label.len() as u8];
+            let Some(target) = self.name(&[&len, label, namespace, b"\x03pod"], self.apex(), answer) else {
+                return;
+            };
+            let rdata = answer.join(&fixed(100, 0), target);
+            pick(Section::Answer, owner, rtype, ttl, rdata, answer);
+            let rdata = answer.make(address.octets());
+            pick(Section::Additional, Owner::Name(target), address.rtype(), ttl, rdata, answer);
+        }
+    }
+
+    /// The names of an address: of the service whose own it is, else of all endpoints that have it.
+    #[expect(clippy::too_many_arguments, reason = "an address has names inside and outside")]
+    pub(super) fn pointers(
+        &mut self,
+        side: Side,
+        address: &Address,
+        behind: &[u8],
+        primary: &[u8],
+        ttl: u32,
+        owner: Owner<'z>,
+        answer: &mut Answer<'z>,
+    ) {
+        let (round, mut left) = (self.scratch.round(), ENDPOINTS_MAX);
+        let (cluster, view) = (self.cluster, self.view);
+        cluster.each_of(view, side, address, |rank, entry| {
+            if rank == Rank::Service {
+                if let Some(name) = self.name(&[entry.key(), behind], primary, answer) {
+                    pick(Section::Answer, owner, Rtype::PTR, ttl, name, answer);
+                }
+                return ControlFlow::Break(());
+            }
+            for (slice, endpoint) in entry.select(Which::All, None) {
+                if endpoint.address() != Some(address) {
+                    continue;
+                }
+                let Some(name) = self.endpoint_name(slice, endpoint, entry.key(), behind, primary, answer) else {
+                    continue;
+                };
+                if self.scratch.is_first(round, cluster.hash.of(answer.bytes(name)), 0) {
+                    pick(Section::Answer, owner, Rtype::PTR, ttl, name, answer);
+                }
+                left -= 1;
+                if left == 0 {
+                    answer.limited = true;
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// The services that this server is an endpoint of, each with the slice in which it is.
+    fn own_services(&self, mut visit: impl FnMut(&'z Entry, &'z Slice)) {
+        let mut seen = Vec::new();
+        for own in &self.view.own {
+            self.cluster.each_hidden_too(own, |entry| {
+                let slices = entry.slices.iter().map(|slice| &**slice);
+                for slice in slices.filter(|slice| slice.endpoints.iter().any(|at| at.address() == Some(own))) {
+                    let id = (entry.key(), &*slice.id);
+                    if !seen.contains(&id) {
+                        seen.push(id);
+                        visit(entry, slice);
+                    }
+                }
+            });
+        }
+    }
+
+    /// NS: the services of which this server is an endpoint, else `ns.dns`.
+    fn name_servers(&mut self, owner: Owner<'z>, answer: &mut Answer<'z>) {
+        let (apex, ttl) = (self.apex(), self.view.ttl);
+        let mut names: Vec<(Bytes<'z>, ArrayVec<&'z Address, 16>)> = Vec::new();
+        self.own_services(|entry, slice| {
+            let kind = entry.service.as_deref().map(|service| &service.kind);
+            if let Some(Kind::Addresses(addresses)) = kind {
+                if let Some(name) = self.name(&[entry.key(), b"\x03svc"], apex, answer) {
+                    names.push((name, addresses.iter().take(16).collect()));
+                }
+                return;
+            }
+            for endpoint in &slice.endpoints {
+                if let (Some(name), Some(address)) = (
+                    self.endpoint_name(slice, endpoint, entry.key(), b"\x03svc", apex, answer),
+                    endpoint.address(),
+                ) {
+                    names.push((name, ArrayVec::from_iter([address])));
+                }
+            }
+        });
+        if names.is_empty() && !self.view.own.is_empty() {
+            if let Some(name) = self.name(&[b"\x02ns\x03dns"], apex, answer) {
+                pick(Section::Answer, owner, Rtype::NS, ttl, name, answer);
+                self.glue(self.view.own.iter(), name, answer);
+            }
+            return;
+        }
+        let round = self.scratch.round();
+        for (name, addresses) in names {
+            if self.scratch.is_first(round, self.cluster.hash.of(answer.bytes(name)), 0) {
+                pick(Section::Answer, owner, Rtype::NS, ttl, name, answer);
+            }
+            self.glue(addresses.into_iter(), name, answer);
+        }
+    }
+
+    /// The addresses of `ns.dns`.
+    fn name_server(&mut self, owner: Owner<'z>, rtype: Rtype, answer: &mut Answer<'z>) {
+        let ttl = self.view.ttl;
+        let before = answer.len(Section::Answer);
+        let round = self.scratch.round();
+        let mut services: Vec<&'z Address> = Vec::new();
+        self.own_services(|entry, slice| match entry.service.as_deref().map(|service| &service.kind) {
+            Some(Kind::Addresses(addresses)) => services.extend(addresses),
+            _ => services.extend(slice.endpoints.iter().filter_map(Endpoint::address)),
+        });
+        let is_none = services.is_empty();
+        for address in services.into_iter().filter(|address| address.rtype() == rtype) {
+            if self.scratch.is_first(round, self.cluster.hash.of(address.octets()), 0) {
+                pick(Section::Answer, owner, rtype, ttl, Bytes::Zone(address.octets()), answer);
+            }
+        }
+        if is_none && answer.len(Section::Answer) == before {
+            add_addresses(self.view.own.iter(), rtype, Section::Answer, owner, ttl, answer);
+        }
+    }
+}
+
+impl Cluster {
+    /// The services that have an endpoint at an address, hidden ones too.
+    fn each_hidden_too<'z>(&'z self, address: &Address, mut visit: impl FnMut(&'z Entry)) {
+        super::reverse::each(&self.addresses, Side::Inside, address, |reversed| {
+            if reversed.rank() == Rank::Endpoint
+                && let Some(entry) = self.service(Of::Cluster, reversed.labels())
+            {
+                visit(entry);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+impl Entry {
+    pub(super) fn key(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+}
+
+/// Each of so many has an equal share of 100, and at least 1.
+pub(super) fn weight(records: usize) -> u16 {
+    u16::try_from(100 / records.max(1)).unwrap_or(1).max(1)
+}
+
+/// What stands in front of the target of an SRV.
+pub(super) fn fixed(weight: u16, port: u16) -> [u8; 6] {
+    let ([w0, w1], [p0, p1]) = (weight.to_be_bytes(), port.to_be_bytes());
+    [0, 0, w0, w1, p0, p1]
+}
+
+pub(super) fn pick<'z>(
+    section: Section,
+    owner: Owner<'z>,
+    rtype: Rtype,
+    ttl: u32,
+    rdata: Bytes<'z>,
+    answer: &mut Answer<'z>,
+) {
+    answer.pick(
+        section,
+        Pick {
+            owner,
+            rtype,
+            ttl,
+            rdata,
+        },
+    );
+}
+
+/// The addresses of one family.
+pub(super) fn add_addresses<'z>(
+    addresses: impl Iterator<Item = &'z Address>,
+    rtype: Rtype,
+    section: Section,
+    owner: Owner<'z>,
+    ttl: u32,
+    answer: &mut Answer<'z>,
+) {
+    for address in addresses.filter(|address| address.rtype() == rtype) {
+        pick(section, owner, rtype, ttl, Bytes::Zone(address.octets()), answer);
+    }
+}

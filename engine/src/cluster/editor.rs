@@ -1,0 +1,182 @@
+//! Changes become a new version of what is known of a cluster.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::entry::Entry;
+use super::objects::{Address, External, Kind, Service, Slice};
+use super::reverse::{Rank, Reversed, Side};
+use super::{Cluster, Namespace};
+use crate::zone::trie::Keyed as _;
+
+/// Whose services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Of {
+    /// This cluster's.
+    Cluster,
+    /// Those of a set of clusters.
+    Clusterset,
+}
+
+/// A version that is being changed. Names are folded labels in wire form; a service's are its own and its namespace's.
+#[derive(Debug)]
+pub struct Editor {
+    cluster: Cluster,
+    /// Services that have been given other data and wait for [`Editor::finish`].
+    staged: BTreeMap<(Of, Box<[u8]>), Staged>,
+    changed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Staged {
+    service: Option<Arc<Service>>,
+    slices: Vec<Arc<Slice>>,
+}
+
+impl Editor {
+    pub(super) fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            staged: BTreeMap::new(),
+            changed: false,
+        }
+    }
+
+    fn staged(&mut self, of: Of, labels: &[u8]) -> &mut Staged {
+        let cluster = &self.cluster;
+        self.staged.entry((of, labels.into())).or_insert_with(|| {
+            let entries = match of {
+                Of::Cluster => &cluster.services,
+                Of::Clusterset => &cluster.imports,
+            };
+            match entries.get(cluster.hash.of(labels), labels) {
+                Some(entry) => Staged {
+                    service: entry.service.clone(),
+                    slices: entry.slices.to_vec(),
+                },
+                None => Staged::default(),
+            }
+        })
+    }
+
+    /// A service as it is now, or that it is gone. Its slices stay until they are gone themselves.
+    pub fn service(&mut self, of: Of, labels: &[u8], service: Option<Service>) {
+        self.staged(of, labels).service = service.map(Arc::new);
+    }
+
+    /// A slice of a service as it is now.
+    pub fn put_slice(&mut self, of: Of, labels: &[u8], slice: Slice) {
+        let slices = &mut self.staged(of, labels).slices;
+        match slices.iter_mut().find(|old| old.id == slice.id) {
+            Some(old) => *old = Arc::new(slice),
+            None => slices.push(Arc::new(slice)),
+        }
+    }
+
+    /// A slice does not belong to the service any more.
+    pub fn remove_slice(&mut self, of: Of, labels: &[u8], id: &[u8]) {
+        self.staged(of, labels).slices.retain(|slice| *slice.id != *id);
+    }
+
+    /// Whether a namespace exists.
+    pub fn namespace(&mut self, label: &[u8], exists: bool) {
+        let hash = self.cluster.hash.of(label);
+        if exists {
+            self.cluster.namespaces.insert(hash, Arc::new(Namespace(label.into())));
+        } else {
+            self.cluster.namespaces.remove(hash, label);
+        }
+        self.changed = true;
+    }
+
+    /// Whether a namespace has a pod with this address.
+    pub fn pod(&mut self, address: &Address, namespace: &[u8], exists: bool) {
+        let pod = Reversed::new(Side::Inside, address, Rank::Endpoint, namespace);
+        if exists {
+            self.cluster.pods.insert(Arc::new(pod));
+        } else {
+            self.cluster.pods.remove(pod.key());
+        }
+        self.changed = true;
+    }
+
+    /// Everything has been read once.
+    pub fn synced(&mut self) {
+        self.cluster.synced = true;
+        self.changed = true;
+    }
+
+    /// The service of these labels is there, so that its endpoints can be asked for.
+    #[must_use]
+    pub fn kind(&mut self, of: Of, labels: &[u8]) -> Option<Kind> {
+        let service = self.staged(of, labels).service.as_ref()?;
+        Some(service.kind.clone())
+    }
+
+    /// All changes become a new version, of this time in seconds.
+    #[must_use]
+    pub fn finish(mut self, unix_secs: u32) -> Cluster {
+        for ((of, labels), staged) in std::mem::take(&mut self.staged) {
+            self.place(of, &labels, staged);
+        }
+        if self.changed {
+            let cluster = &mut self.cluster;
+            cluster.serial = unix_secs.max(cluster.serial.wrapping_add(1));
+            cluster.soas = cluster.zones.iter().map(|zone| zone.soa(cluster.serial)).collect();
+        }
+        self.cluster
+    }
+
+    fn place(&mut self, of: Of, labels: &[u8], staged: Staged) {
+        let hash = self.cluster.hash.of(labels);
+        let entries = match of {
+            Of::Cluster => &mut self.cluster.services,
+            Of::Clusterset => &mut self.cluster.imports,
+        };
+        let old = entries.get(hash, labels).cloned();
+        let Staged { service, slices } = staged;
+        let new = (service.is_some() || !slices.is_empty())
+            .then(|| Arc::new(Entry::new(labels, service, slices.into())));
+        match &new {
+            Some(new) => entries.insert(hash, Arc::clone(new)),
+            None => entries.remove(hash, labels),
+        }
+        self.changed = true;
+        // What other clusters have is not asked for by address.
+        if of == Of::Cluster {
+            self.readdress(labels, old.as_deref(), new.as_deref());
+        }
+    }
+
+    fn readdress(&mut self, labels: &[u8], old: Option<&Entry>, new: Option<&Entry>) {
+        let (old, new) = (old.map(addresses).unwrap_or_default(), new.map(addresses).unwrap_or_default());
+        for (side, rank, address) in old.difference(&new) {
+            let gone = Reversed::new(*side, address, *rank, labels);
+            self.cluster.addresses.remove(gone.key());
+        }
+        for (side, rank, address) in new.difference(&old) {
+            let came = Reversed::new(*side, address, *rank, labels);
+            self.cluster.addresses.insert(Arc::new(came));
+        }
+    }
+}
+
+/// The addresses by which a service can be asked for.
+fn addresses(entry: &Entry) -> HashSet<(Side, Rank, Address)> {
+    let Some(service) = &entry.service else {
+        return HashSet::new();
+    };
+    let own = match &service.kind {
+        Kind::Addresses(addresses) => &**addresses,
+        _ => &[],
+    };
+    let own = own.iter().map(|address| (Side::Inside, Rank::Service, *address));
+    let v4 = entry.v4.iter().map(|octets| Address::V4(*octets));
+    let v6 = entry.v6.iter().map(|octets| Address::V6(*octets));
+    let endpoints = v4.chain(v6).map(|address| (Side::Inside, Rank::Endpoint, address));
+    let outside = service.external.iter().filter_map(|external| match external {
+        External::Address(address) => Some((Side::Outside, Rank::Service, *address)),
+        External::Name(_) => None,
+    });
+    own.chain(endpoints).chain(outside).collect()
+}

@@ -1,0 +1,140 @@
+//! What is known of a cluster: services, where they are ready, namespaces and pods, in the form in which they are answered.
+//!
+//! The third kind of zone. Names follow the DNS schema of clusters (`web.default.svc.cluster.local`), so they need not be
+//! stored: a name says which service it belongs to, and which of its endpoints or ports. What is stored is the services.
+//! Several zones, reverse ones too, show the same data.
+//!
+//! ```text
+//!   services (hash trie)     "web.default" ──> addresses, ports, slices of endpoints
+//!   addresses (B+ tree)      10.244.1.5 web.default, 10.96.0.20 ...      in order, so that half a reverse name exists too
+//!   namespaces, pods         what exists
+//! ```
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `objects` | services, slices, endpoints |
+//! | `entry` | a service with its slices, and what is worked out ahead |
+//! | `editor` | changes become a new version |
+//! | `view` | how a stanza shows it |
+//! | `schema` | what a name below a zone means |
+//! | `find` | what there is at it |
+//! | `answer` | the records of that |
+//! | `reverse` | names of addresses |
+//! | `external` | the same services as they are reached from outside |
+
+mod answer;
+mod editor;
+mod entry;
+mod external;
+mod find;
+mod objects;
+mod reverse;
+mod schema;
+mod soa;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::sync::Arc;
+
+pub(crate) use answer::{Look, Outcome};
+pub use answer::{ALIASES_MAX, ENDPOINTS_MAX};
+pub use editor::{Editor, Of};
+use entry::Entry;
+pub use objects::{Address, Endpoint, External, Kind, Place, Port, Service, Slice};
+use reverse::Reversed;
+pub use soa::{Apex, Authority};
+use soa::Soa;
+pub use view::{ExternalView, Pods, Shown, View, Zoned};
+
+use crate::zone::keys::Keys;
+use crate::zone::small::Small;
+use crate::zone::trie::{Keyed, NameHash, Trie};
+
+/// One version of what is known of a cluster. See the module.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    hash: NameHash,
+    synced: bool,
+    serial: u32,
+    zones: Arc<[Apex]>,
+    /// One for each of the zones.
+    soas: Arc<[Soa]>,
+    namespaces: Trie<Namespace>,
+    services: Trie<Entry>,
+    /// Services of a set of clusters.
+    imports: Trie<Entry>,
+    addresses: Keys<Reversed>,
+    pods: Keys<Reversed>,
+}
+
+/// A namespace that exists.
+#[derive(Debug)]
+struct Namespace(Small<38>);
+
+impl Keyed for Namespace {
+    fn key(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl Cluster {
+    /// Nothing has been read yet. `zones` are those that show it, each by its place in this list.
+    #[must_use]
+    pub fn unsynced(zones: Vec<Apex>, serial: u32, hash: NameHash) -> Self {
+        let soas = zones.iter().map(|zone| zone.soa(serial)).collect();
+        Self {
+            hash,
+            synced: false,
+            serial,
+            zones: zones.into(),
+            soas,
+            namespaces: Trie::default(),
+            services: Trie::default(),
+            imports: Trie::default(),
+            addresses: Keys::default(),
+            pods: Keys::default(),
+        }
+    }
+
+    /// Everything has been read once.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// Of the last change.
+    #[must_use]
+    pub fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// A new version is made of this.
+    #[must_use]
+    pub fn edit(&self) -> Editor {
+        Editor::new(self.clone())
+    }
+
+    /// How many services there are, with or without endpoints.
+    #[must_use]
+    pub fn services_len(&self) -> usize {
+        self.services.len()
+    }
+
+    /// The namespace of a label in wire form exists.
+    fn has_namespace(&self, label: &[u8]) -> bool {
+        self.namespaces.get(self.hash.of(label), label).is_some()
+    }
+
+    /// The service of these labels: its own and its namespace's, folded and in wire form.
+    fn service(&self, of: Of, labels: &[u8]) -> Option<&Entry> {
+        let entries = match of {
+            Of::Cluster => &self.services,
+            Of::Clusterset => &self.imports,
+        };
+        entries
+            .get(self.hash.of(labels), labels)
+            .map(|entry| &**entry)
+            .filter(|entry| entry.service.is_some())
+    }
+}
