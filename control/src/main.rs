@@ -49,6 +49,7 @@ fn refuse(refused: &Refused) -> ExitCode {
 
 fn serve(options: &Options) -> ExitCode {
     workers::raise_open_files();
+    workers::take_up_low_ports();
     let (corefile, input) = match load(options) {
         Ok(loaded) => loaded,
         Err(status) => return status,

@@ -8,7 +8,9 @@ use std::thread::available_parallelism;
 use anyhow::bail;
 use nodens_engine::io::{PortKind, probe_uring};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{
+    CapabilitySet, CpuSet, capabilities, gettid, sched_getaffinity, sched_setaffinity, set_capabilities,
+};
 
 use crate::args::Io;
 use crate::cgroup::cpu_quota;
@@ -147,6 +149,16 @@ pub fn raise_open_files() {
     };
     // Else it stays as it is, and a connection that finds none is counted.
     let _ = setrlimit(Resource::Nofile, raised);
+}
+
+/// Takes up the right to ports below 1024 where the process may. A container's file has it as one that may be taken up: one that
+/// is in force from the start would make the start fail where the container is not granted it. Threads made later have it too.
+pub fn take_up_low_ports() {
+    // Else they stay as they are, and a port that is denied says what is missing.
+    if let Ok(mut sets) = capabilities(None) {
+        sets.effective |= sets.permitted & CapabilitySet::NET_BIND_SERVICE;
+        let _ = set_capabilities(None, sets);
+    }
 }
 
 /// What `multisocket` asks for and does not get: every worker has a socket of its own on every address, and there are
