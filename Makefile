@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build static install test lint bench fuzz sim setup need-build need-test need-bench
+.PHONY: help run build static image image-amd64 image-arm64 install test lint bench fuzz sim setup need-build need-lint need-test need-bench
 
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
@@ -37,6 +37,9 @@ need-build:
 	$(call need,cc=build-essential protoc=protobuf-compiler,libprotobuf-dev)
 	@command -v $(CARGO) >/dev/null || { echo 'please install Rust: https://rustup.rs' >&2; exit 1; }
 
+need-lint: need-build
+	$(call need,shellcheck=shellcheck)
+
 need-test: need-build
 	$(call need,etcd=etcd-server etcdctl=etcd-client dig=bind9-dnsutils dnsperf=dnsperf valgrind=valgrind)
 
@@ -55,6 +58,22 @@ static: need-build ## the release binary without shared libraries, as target/sta
 	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --target $(STATIC_TARGET) -p nodens
 	install -D $(TARGET)/$(STATIC_TARGET)/release/nodens $(STATIC)
 	packaging/check-static $(STATIC)
+
+# arm64 too where rustup has its target: rustup target add aarch64-unknown-linux-gnu
+ARCHS ?= amd64$(if $(filter aarch64-unknown-linux-gnu,$(shell rustup target list --installed 2>/dev/null)), arm64)
+IMAGE ?= localhost/nodens:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+image: $(ARCHS:%=image-%) ## IMAGE=name:tag ARCHS="amd64 arm64": target/image/nodens-ARCH.tar, from no other image, with buildah or docker
+
+image-amd64: MACHINE := x86_64
+image-arm64: MACHINE := aarch64
+CROSS_GCC = $(if $(filter-out $(shell uname -m),$(MACHINE)),$(MACHINE)-linux-gnu-gcc)
+CROSS = $(if $(CROSS_GCC),CC_$(MACHINE)_unknown_linux_gnu=$(CROSS_GCC) \
+    CARGO_TARGET_$(shell echo $(MACHINE) | tr a-z A-Z)_UNKNOWN_LINUX_GNU_LINKER=$(CROSS_GCC))
+image-amd64 image-arm64: image-%: need-build
+	@$(call need,setcap=libcap2-bin update-ca-certificates=ca-certificates $$(deploy/image/build needs) \
+	    $(if $(CROSS_GCC),$(CROSS_GCC)=gcc-$(subst _,-,$(MACHINE))-linux-gnu))
+	$(CROSS) $(MAKE) static STATIC_TARGET=$(MACHINE)-unknown-linux-gnu STATIC=$(TARGET)/static/nodens-$*
+	deploy/image/build $(TARGET)/static/nodens-$* $* $(IMAGE) $(TARGET)/image/nodens-$*.tar
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -91,7 +110,8 @@ test: need-test ## everything that must hold
 	    $(CARGO) test --workspace
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
-lint: need-build ## form and lints, warnings denied
+lint: need-lint ## form and lints, warnings denied
+	shellcheck .ci/run deploy/install.sh deploy/image/build packaging/check-static
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
