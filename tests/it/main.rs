@@ -6,6 +6,7 @@ mod cases; // every scenario of `cases/` against the binary, on both back ends
 mod certificates; // the binary over certificates that change
 mod check; // `nodens check`, and a start that fails
 mod corpus; // what fuzzing found, once more
+mod deploy; // manifests, image, chart and script for Kubernetes
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs
 mod forward; // asking other servers, without sockets
 mod hostile; // the binary among clients that mean it ill
