@@ -41,7 +41,8 @@ need-lint: need-build
 	$(call need,shellcheck=shellcheck)
 
 need-test: need-build
-	$(call need,etcd=etcd-server etcdctl=etcd-client dig=bind9-dnsutils dnsperf=dnsperf valgrind=valgrind)
+	$(call need,etcd=etcd-server etcdctl=etcd-client dig=bind9-dnsutils dnsperf=dnsperf valgrind=valgrind \
+	    buildah=buildah setcap=libcap2-bin update-ca-certificates=ca-certificates)
 
 need-bench: need-test
 	$(call need,knotd=knot nsd=nsd gdnsd=gdnsd dnsdist=dnsdist unbound=unbound taskset=util-linux)

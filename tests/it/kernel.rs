@@ -290,7 +290,10 @@ fn port_53_with_the_right_in_the_file() {
         // Where it is not granted the start fails for the port alone, and says why.
         let mut server = start("--bounding-set=-all", 53);
         says(&mut server, "CAP_NET_BIND_SERVICE");
-        assert_eq!(server.wait(Duration::from_secs(5)).and_then(|status| status.code()), Some(1));
+        assert_eq!(
+            server.wait(Duration::from_secs(5)).and_then(|status| status.code()),
+            Some(1)
+        );
         let mut server = start("--bounding-set=-all", 1053);
         says(&mut server, "cedar.example.:1053 on 127.0.0.1");
     });

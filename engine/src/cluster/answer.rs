@@ -110,7 +110,14 @@ impl<'a, 'z> Look<'a, 'z> {
             return;
         }
         let owner = Owner::Name(answer.make(self.apex()));
-        pick(Section::Authority, owner, Rtype::SOA, soa.ttl, Bytes::Zone(&soa.rdata), answer);
+        pick(
+            Section::Authority,
+            owner,
+            Rtype::SOA,
+            soa.ttl,
+            Bytes::Zone(&soa.rdata),
+            answer,
+        );
     }
 
     /// Picks the records of what was found under a name.
@@ -122,7 +129,14 @@ impl<'a, 'z> Look<'a, 'z> {
             (Found::Apex, Rtype::SOA) => self.own_soa(owner, answer),
             (Found::Apex, Rtype::NS) => self.name_servers(owner, answer),
             (Found::Version, Rtype::TXT) => {
-                pick(Section::Answer, owner, Rtype::TXT, VERSION.1, Bytes::Zone(VERSION.0), answer);
+                pick(
+                    Section::Answer,
+                    owner,
+                    Rtype::TXT,
+                    VERSION.1,
+                    Bytes::Zone(VERSION.0),
+                    answer,
+                );
             }
             (Found::NameServer, rtype) => self.name_server(owner, rtype, answer),
             (Found::Service { addresses, .. }, rtype @ (Rtype::A | Rtype::AAAA)) => {
@@ -164,19 +178,19 @@ impl<'a, 'z> Look<'a, 'z> {
 
     pub(super) fn own_soa(&self, owner: Owner<'z>, answer: &mut Answer<'z>) {
         if let Some(soa) = self.soa() {
-            pick(Section::Answer, owner, Rtype::SOA, soa.ttl, Bytes::Zone(&soa.rdata), answer);
+            pick(
+                Section::Answer,
+                owner,
+                Rtype::SOA,
+                soa.ttl,
+                Bytes::Zone(&soa.rdata),
+                answer,
+            );
         }
     }
 
     /// A CNAME, and where it leads.
-    fn alias(
-        &mut self,
-        target: &'z [u8],
-        owner: Owner<'z>,
-        rtype: Rtype,
-        trail: &mut Trail,
-        answer: &mut Answer<'z>,
-    ) {
+    fn alias(&mut self, target: &'z [u8], owner: Owner<'z>, rtype: Rtype, trail: &mut Trail, answer: &mut Answer<'z>) {
         let Ok(name) = Name::from_wire(target) else { return };
         if trail.is_empty() {
             let asked = Name::from_wire(self.asked.folded).map(Name::to_buf);
@@ -264,12 +278,7 @@ impl<'a, 'z> Look<'a, 'z> {
     }
 
     /// Addresses of a name, in ADDITIONAL.
-    pub(super) fn glue(
-        &self,
-        addresses: impl Iterator<Item = &'z Address>,
-        name: Bytes<'z>,
-        answer: &mut Answer<'z>,
-    ) {
+    pub(super) fn glue(&self, addresses: impl Iterator<Item = &'z Address>, name: Bytes<'z>, answer: &mut Answer<'z>) {
         for address in addresses {
             let (owner, rdata) = (Owner::Name(name), Bytes::Zone(address.octets()));
             pick(Section::Additional, owner, address.rtype(), self.ttl, rdata, answer);
@@ -288,7 +297,11 @@ impl<'a, 'z> Look<'a, 'z> {
         let ttl = self.ttl;
         if which == Which::All && port.is_none() {
             let v4 = entry.v4.iter().filter(|_| rtype == Rtype::A).map(|octets| &octets[..]);
-            let v6 = entry.v6.iter().filter(|_| rtype == Rtype::AAAA).map(|octets| &octets[..]);
+            let v6 = entry
+                .v6
+                .iter()
+                .filter(|_| rtype == Rtype::AAAA)
+                .map(|octets| &octets[..]);
             for (at, octets) in v4.chain(v6).enumerate() {
                 if at == ENDPOINTS_MAX {
                     answer.limited = true;
@@ -308,7 +321,14 @@ impl<'a, 'z> Look<'a, 'z> {
                 continue;
             };
             if self.scratch.is_first(round, self.cluster.hash.of(address.octets()), 0) {
-                pick(Section::Answer, owner, rtype, ttl, Bytes::Zone(address.octets()), answer);
+                pick(
+                    Section::Answer,
+                    owner,
+                    rtype,
+                    ttl,
+                    Bytes::Zone(address.octets()),
+                    answer,
+                );
             }
         }
     }
@@ -366,9 +386,7 @@ impl<'a, 'z> Look<'a, 'z> {
                 continue;
             };
             // Most names are told once, and are not looked for.
-            let name = entry
-                .shares_labels
-                .then(|| self.cluster.hash.of(answer.bytes(target)));
+            let name = entry.shares_labels.then(|| self.cluster.hash.of(answer.bytes(target)));
             for port in slice.ports.iter().filter(meant) {
                 if name.is_none_or(|name| self.scratch.is_first(targets, name, port.number.into())) {
                     let rdata = answer.join(&fixed(weight, port.number), target);
@@ -403,7 +421,14 @@ impl<'a, 'z> Look<'a, 'z> {
             let rdata = answer.join(&fixed(100, 0), target);
             pick(Section::Answer, owner, rtype, ttl, rdata, answer);
             let rdata = answer.make(address.octets());
-            pick(Section::Additional, Owner::Name(target), address.rtype(), ttl, rdata, answer);
+            pick(
+                Section::Additional,
+                Owner::Name(target),
+                address.rtype(),
+                ttl,
+                rdata,
+                answer,
+            );
         }
     }
 
@@ -495,7 +520,10 @@ impl<'a, 'z> Look<'a, 'z> {
         }
         let round = self.scratch.round();
         for (name, addresses) in names {
-            if self.scratch.is_first(round, self.cluster.hash.of(answer.bytes(name)), 0) {
+            if self
+                .scratch
+                .is_first(round, self.cluster.hash.of(answer.bytes(name)), 0)
+            {
                 pick(Section::Answer, owner, Rtype::NS, ttl, name, answer);
             }
             self.glue(addresses.into_iter(), name, answer);
@@ -508,14 +536,23 @@ impl<'a, 'z> Look<'a, 'z> {
         let before = answer.len(Section::Answer);
         let round = self.scratch.round();
         let mut services: Vec<&'z Address> = Vec::new();
-        self.own_services(|entry, slice| match entry.service.as_deref().map(|service| &service.kind) {
-            Some(Kind::Addresses(addresses)) => services.extend(addresses),
-            _ => services.extend(slice.endpoints.iter().filter_map(Endpoint::address)),
-        });
+        self.own_services(
+            |entry, slice| match entry.service.as_deref().map(|service| &service.kind) {
+                Some(Kind::Addresses(addresses)) => services.extend(addresses),
+                _ => services.extend(slice.endpoints.iter().filter_map(Endpoint::address)),
+            },
+        );
         let is_none = services.is_empty();
         for address in services.into_iter().filter(|address| address.rtype() == rtype) {
             if self.scratch.is_first(round, self.cluster.hash.of(address.octets()), 0) {
-                pick(Section::Answer, owner, rtype, ttl, Bytes::Zone(address.octets()), answer);
+                pick(
+                    Section::Answer,
+                    owner,
+                    rtype,
+                    ttl,
+                    Bytes::Zone(address.octets()),
+                    answer,
+                );
             }
         }
         if is_none && answer.len(Section::Answer) == before {

@@ -135,8 +135,8 @@ impl Editor {
         };
         let old = entries.get(hash, labels).cloned();
         let Staged { service, slices } = staged;
-        let new = (service.is_some() || !slices.is_empty())
-            .then(|| Arc::new(Entry::new(labels, service, slices.into())));
+        let new =
+            (service.is_some() || !slices.is_empty()).then(|| Arc::new(Entry::new(labels, service, slices.into())));
         match &new {
             Some(new) => entries.insert(hash, Arc::clone(new)),
             None => entries.remove(hash, labels),
@@ -149,7 +149,10 @@ impl Editor {
     }
 
     fn readdress(&mut self, labels: &[u8], old: Option<&Entry>, new: Option<&Entry>) {
-        let (old, new) = (old.map(addresses).unwrap_or_default(), new.map(addresses).unwrap_or_default());
+        let (old, new) = (
+            old.map(addresses).unwrap_or_default(),
+            new.map(addresses).unwrap_or_default(),
+        );
         for (side, rank, address) in old.difference(&new) {
             let gone = Reversed::new(*side, address, *rank, labels);
             self.cluster.addresses.remove(gone.key());

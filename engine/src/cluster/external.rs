@@ -58,7 +58,11 @@ impl<'a, 'z> Look<'a, 'z> {
                 }
             }
             (Outside::NameServer, _) => {
-                for address in self.own_outside().into_iter().filter(|address| address.rtype() == rtype) {
+                for address in self
+                    .own_outside()
+                    .into_iter()
+                    .filter(|address| address.rtype() == rtype)
+                {
                     let rdata = Bytes::Zone(address.octets());
                     pick(Section::Answer, Owner::Question, rtype, external.ttl, rdata, answer);
                 }
@@ -164,7 +168,14 @@ impl<'a, 'z> Look<'a, 'z> {
                         External::Address(_) => {}
                         External::Name(name) => {
                             let target = Bytes::Zone(name);
-                            pick(Section::Answer, Owner::Question, Rtype::CNAME, self.view.ttl, target, answer);
+                            pick(
+                                Section::Answer,
+                                Owner::Question,
+                                Rtype::CNAME,
+                                self.view.ttl,
+                                target,
+                                answer,
+                            );
                             answer.ask_again(Pending {
                                 section: Section::Answer,
                                 at: answer.len(Section::Answer),
@@ -215,7 +226,14 @@ impl<'a, 'z> Look<'a, 'z> {
                 told.push((port.number, name));
                 let target = name.map_or(own, Bytes::Zone);
                 let rdata = answer.join(&fixed(weight, port.number), target);
-                pick(Section::Answer, Owner::Question, Rtype::SRV, self.view.ttl, rdata, answer);
+                pick(
+                    Section::Answer,
+                    Owner::Question,
+                    Rtype::SRV,
+                    self.view.ttl,
+                    rdata,
+                    answer,
+                );
             }
         }
         if told.is_empty() {

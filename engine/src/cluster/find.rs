@@ -92,9 +92,7 @@ impl Entry {
             .filter(move |slice| has_port(&slice.ports, port))
             .flat_map(move |slice| {
                 let labelled = match which {
-                    Which::Labelled { label, cluster } => {
-                        (*cluster == *slice.cluster).then(|| slice.labelled(label))
-                    }
+                    Which::Labelled { label, cluster } => (*cluster == *slice.cluster).then(|| slice.labelled(label)),
                     Which::All | Which::In(_) => None,
                 };
                 let others = match which {
@@ -156,7 +154,9 @@ impl Cluster {
     }
 
     fn find_service<'a, 'z>(&'z self, view: &View, of: Of, labels: &[u8], part: Part<'a>) -> Found<'a, 'z> {
-        let Some((entry, service)) = self.service(of, labels).and_then(|entry| Some((entry, entry.service.as_deref()?)))
+        let Some((entry, service)) = self
+            .service(of, labels)
+            .and_then(|entry| Some((entry, entry.service.as_deref()?)))
         else {
             return Found::Missing;
         };
@@ -218,7 +218,11 @@ impl Cluster {
         let mut found = false;
         reverse::each(&self.pods, Side::Inside, address, |pod| {
             found = pod.labels() == namespace;
-            if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if found {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         found
     }
@@ -303,7 +307,12 @@ pub(super) fn endpoints<'a, 'z>(entry: &'z Entry, of: Of, part: Part<'a>, zonal:
             meant(Which::Labelled { label, cluster }, None)
         }
         // Only the endpoints of a headless service have names by port.
-        Part::Two(..) if entry.service.as_deref().is_some_and(|service| service.kind == Kind::Endpoints) => {
+        Part::Two(..)
+            if entry
+                .service
+                .as_deref()
+                .is_some_and(|service| service.kind == Kind::Endpoints) =>
+        {
             meant(Which::All, part.port())
         }
         Part::Zoned(topology) if zonal => {

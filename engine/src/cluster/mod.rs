@@ -37,14 +37,14 @@ mod view;
 
 use std::sync::Arc;
 
-pub(crate) use answer::{Look, Outcome};
 pub use answer::{ALIASES_MAX, ENDPOINTS_MAX};
+pub(crate) use answer::{Look, Outcome};
 pub use editor::{Editor, Of};
 use entry::Entry;
 pub use objects::{Address, Endpoint, External, Kind, Place, Port, Service, Slice};
 use reverse::Reversed;
-pub use soa::{Apex, Authority};
 use soa::Soa;
+pub use soa::{Apex, Authority};
 pub use view::{ExternalView, Pods, Shown, View, Zoned};
 
 use crate::zone::keys::Keys;

@@ -300,6 +300,9 @@ mod tests {
         ];
         let slice = Slice::new(b"a", b"", Box::default(), Box::default(), endpoints);
         let found = |label: &str| slice.labelled(label.as_bytes()).count();
-        assert_eq!((found("twin"), found("db-0"), found("10-0-0-1"), found("db-1")), (2, 1, 1, 0));
+        assert_eq!(
+            (found("twin"), found("db-0"), found("10-0-0-1"), found("db-1")),
+            (2, 1, 1, 0)
+        );
     }
 }

@@ -201,10 +201,7 @@ mod tests {
         check("a.b.10-0-0-1.ns.pod", pod);
         check("a.b.c.10-0-0-1.ns.pod", Meaning::Nothing);
         check("www", Meaning::Nothing);
-        assert_eq!(
-            read(&wire("a.pin._zone.web.ns.svc"), false),
-            service(Part::Beyond)
-        );
+        assert_eq!(read(&wire("a.pin._zone.web.ns.svc"), false), service(Part::Beyond));
     }
 
     #[test]

@@ -51,7 +51,13 @@ impl Apex {
             rdata.extend_from_slice(&number.to_be_bytes());
         }
         let mut records = ToRender::new(self.name.as_name());
-        records.add(Section::Authority, self.name.as_name(), Rtype::SOA, self.soa_ttl, &rdata);
+        records.add(
+            Section::Authority,
+            self.name.as_name(),
+            Rtype::SOA,
+            self.soa_ttl,
+            &rdata,
+        );
         let negative = Template::of(&records);
         Soa {
             ttl: self.soa_ttl,

@@ -78,7 +78,11 @@ fn orchard() -> Editor {
     editor.service(Of::Cluster, &wire("web.orchard"), Some(web));
     editor.service(Of::Cluster, &wire("db.orchard"), Some(service(Kind::Endpoints, &[])));
     let pg = [("pg", "tcp", 5432)];
-    let twins = [("10.0.0.1", Some("twin")), ("10.0.0.2", Some("twin")), ("10.0.0.3", None)];
+    let twins = [
+        ("10.0.0.1", Some("twin")),
+        ("10.0.0.2", Some("twin")),
+        ("10.0.0.3", None),
+    ];
     editor.put_slice(Of::Cluster, &wire("db.orchard"), slice("a", &pg, &twins));
     editor.put_slice(Of::Cluster, &wire("db.orchard"), slice("b", &pg, &[("10.0.0.3", None)]));
     editor.service(Of::Cluster, &wire("bare.orchard"), Some(service(Kind::Endpoints, &[])));
@@ -88,7 +92,11 @@ fn orchard() -> Editor {
         editor.service(Of::Cluster, &wire(&format!("{from}.orchard")), Some(alias));
     }
     editor.pod(&address("10.9.0.1"), &wire("orchard"), true);
-    editor.put_slice(Of::Cluster, &wire("gone.orchard"), slice("c", &pg, &[("10.0.0.9", None)]));
+    editor.put_slice(
+        Of::Cluster,
+        &wire("gone.orchard"),
+        slice("c", &pg, &[("10.0.0.9", None)]),
+    );
     editor
 }
 
@@ -179,7 +187,11 @@ fn names_are_answered_by_the_schema() {
     check("_http._udp.web.orchard.svc", Rtype::SRV, "NXDOMAIN; SOA");
     check("_tcp.web.orchard.svc", Rtype::A, "NOERROR; SOA");
     check("_udp.web.orchard.svc", Rtype::A, "NXDOMAIN; SOA");
-    check("db.orchard.svc", Rtype::A, "NOERROR; @ 10.0.0.1; @ 10.0.0.2; @ 10.0.0.3");
+    check(
+        "db.orchard.svc",
+        Rtype::A,
+        "NOERROR; @ 10.0.0.1; @ 10.0.0.2; @ 10.0.0.3",
+    );
     check("twin.db.orchard.svc", Rtype::A, "NOERROR; @ 10.0.0.1; @ 10.0.0.2");
     check("10-0-0-3.db.orchard.svc", Rtype::A, "NOERROR; @ 10.0.0.3");
     check("10-0-0-3.db.orchard.svc", Rtype::AAAA, "NOERROR; SOA");
@@ -192,11 +204,7 @@ fn names_are_answered_by_the_schema() {
     check("bare.orchard.svc", Rtype::A, "NXDOMAIN; SOA");
     check("gone.orchard.svc", Rtype::A, "NXDOMAIN; SOA");
     check("a.orchard.svc", Rtype::A, "NOERROR; @ b; b a");
-    check(
-        "dock.orchard.svc",
-        Rtype::A,
-        "NOERROR; @ web; web 10.96.0.20",
-    );
+    check("dock.orchard.svc", Rtype::A, "NOERROR; @ web; web 10.96.0.20");
     check("dock.orchard.svc", Rtype::CNAME, "NOERROR; @ web");
     check("dock.orchard.svc", Rtype::TXT, "NOERROR; @ web; SOA");
     check("lost.orchard.svc", Rtype::A, "NXDOMAIN; @ ghost; SOA");

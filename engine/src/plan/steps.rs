@@ -48,7 +48,13 @@ impl FromIterator<Step> for Steps {
         let is_source = |step: &Step| {
             matches!(
                 step,
-                Step::Hosts(_) | Step::K8sExternal(_) | Step::Kubernetes(_) | Step::File(_) | Step::Auto(_) | Step::Secondary(_) | Step::Etcd(_)
+                Step::Hosts(_)
+                    | Step::K8sExternal(_)
+                    | Step::Kubernetes(_)
+                    | Step::File(_)
+                    | Step::Auto(_)
+                    | Step::Secondary(_)
+                    | Step::Etcd(_)
             )
         };
         let passes_on = |step: &Step| {

@@ -11,8 +11,8 @@ use rand::rngs::ChaCha8Rng;
 
 use super::nested::Nested;
 use super::{
-    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts, kubernetes,
-    loadbalance, local, looping, minimal, nested, outside, route, templates, transfer, whoami,
+    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
+    kubernetes, loadbalance, local, looping, minimal, nested, outside, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::edns;

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use nodens_wire::{Name, NameBuf};
 
 use super::component;
-use crate::zone::keys::Keys;
 use super::service::{Host, Service};
 use crate::forward::{Settings, Stanza, Transport, Upstream};
 use crate::plan::ZoneMap;
+use crate::zone::keys::Keys;
 use crate::zone::trie::NameHash;
 
 /// Stub zones of one zone; those behind it are left out.

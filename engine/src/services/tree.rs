@@ -16,11 +16,11 @@ use std::sync::Arc;
 use nodens_wire::{Name, NameBuf, label};
 
 use super::component;
-use crate::zone::keys::Keys;
 use super::render::{self, Lone};
 use super::service::Service;
 use super::stubs::{self, Stubs};
 use crate::encode::Template;
+use crate::zone::keys::Keys;
 use crate::zone::small::Small;
 use crate::zone::trie::{Keyed, NameHash, Spot, Trie};
 

@@ -6,8 +6,8 @@
 
 pub(crate) mod absolute;
 mod builder;
-pub(crate) mod link;
 pub(crate) mod keys;
+pub(crate) mod link;
 mod lookup;
 mod records;
 mod rrset;

@@ -10,8 +10,14 @@ fn print(args: &[&str]) -> Done {
 
 /// The lines of the Corefile, each without its indentation.
 fn corefile(manifests: &str) -> Vec<&str> {
-    let lines = manifests.lines().skip_while(|line| !line.starts_with("  Corefile:")).skip(1);
-    lines.take_while(|line| line.starts_with("    ")).map(str::trim).collect()
+    let lines = manifests
+        .lines()
+        .skip_while(|line| !line.starts_with("  Corefile:"))
+        .skip(1);
+    lines
+        .take_while(|line| line.starts_with("    "))
+        .map(str::trim)
+        .collect()
 }
 
 #[test]
@@ -27,14 +33,21 @@ fn the_manifests_are_what_is_printed_for_kubeadm() {
         corefile(&printed.out),
         kubeadm.lines().map(str::trim).collect::<Vec<_>>()
     );
-    assert!(printed.err.starts_with("note: /nonexistent/kubectl is not there\n"), "{}", printed.err);
+    assert!(
+        printed.err.starts_with("note: /nonexistent/kubectl is not there\n"),
+        "{}",
+        printed.err
+    );
 }
 
 #[test]
 fn one_version_everywhere() {
     let version = env!("CARGO_PKG_VERSION");
     let chart = read("deploy/chart/Chart.yaml");
-    assert!(chart.contains(&format!("\nversion: {version}\nappVersion: {version}\n")), "{chart}");
+    assert!(
+        chart.contains(&format!("\nversion: {version}\nappVersion: {version}\n")),
+        "{chart}"
+    );
     assert!(read("deploy/install.sh").contains(&format!("\nversion={version}\n")));
     assert!(read("deploy/manifests/nodens.yaml").contains(&format!("image: localhost/nodens:{version}\n")));
 }
@@ -49,7 +62,13 @@ fn the_call_of_the_old_script() {
     // The same with names.
     for args in [
         ["-i", "10.3.0.10", "-r", "10.3.0.0/24", "-d", "oak.example", "-s"].as_slice(),
-        &["--ip=10.3.0.10", "--reverse=10.3.0.0/24", "--domain", "oak.example", "--skip-configmap"],
+        &[
+            "--ip=10.3.0.10",
+            "--reverse=10.3.0.0/24",
+            "--domain",
+            "oak.example",
+            "--skip-configmap",
+        ],
     ] {
         assert_eq!(print(args).out, done.out, "{args:?}");
     }
@@ -59,7 +78,15 @@ fn the_call_of_the_old_script() {
 
 #[test]
 fn pods_image_and_service_are_those_that_are_named() {
-    let done = print(&["-i", "10.96.0.10", "--image", "registry.example/nodens:1", "--replicas=5", "--service", "dns"]);
+    let done = print(&[
+        "-i",
+        "10.96.0.10",
+        "--image",
+        "registry.example/nodens:1",
+        "--replicas=5",
+        "--service",
+        "dns",
+    ]);
     for line in [
         "        image: registry.example/nodens:1",
         "  replicas: 5",
@@ -80,7 +107,11 @@ fn a_corefile_and_a_template_from_files() {
     std::fs::write(&corefile_path, text).unwrap();
     let done = print(&["-i", "10.96.0.10", "--corefile", corefile_path.to_str().unwrap()]);
     let indented: String = text.lines().map(|line| format!("    {line}\n")).collect();
-    assert!(done.out.contains(&format!("data:\n  Corefile: |2\n{indented}---\n")), "{}", done.out);
+    assert!(
+        done.out.contains(&format!("data:\n  Corefile: |2\n{indented}---\n")),
+        "{}",
+        done.out
+    );
 
     // Placeholders of the old script and of the one after it.
     let template = folder.path().join("coredns.yaml.sed");
@@ -100,20 +131,43 @@ fn a_corefile_and_a_template_from_files() {
 #[test]
 fn what_is_wrong_is_named_with_how_to_mend_it() {
     let help = run(install().arg("-h"));
-    assert!(help.status == Some(0) && help.out.contains("install.sh [OPTIONS] [SERVICE-CIDR] [DOMAIN]"), "{help:?}");
+    assert!(
+        help.status == Some(0) && help.out.contains("install.sh [OPTIONS] [SERVICE-CIDR] [DOMAIN]"),
+        "{help:?}"
+    );
     for (args, what, mend) in [
         (&["--what"] as &[&str], "unknown option --what", "--help"),
         (&["-i"], "-i needs a value", "--help"),
-        (&["10.3.0.0/24", "oak.example", "more"], "one word too many: more", "SERVICE-CIDR and DOMAIN"),
+        (
+            &["10.3.0.0/24", "oak.example", "more"],
+            "one word too many: more",
+            "SERVICE-CIDR and DOMAIN",
+        ),
         (&["oak.example"], "oak.example is no CIDR", "10.96.0.0/12"),
         (&["-r", "10.3.0.0/x"], "10.3.0.0/x is no CIDR", "10.96.0.0/12"),
         (&["-d", "oak example"], "oak example is no domain", "cluster.local"),
-        (&["-i", "dns.oak.example"], "dns.oak.example is no IP address", "10.96.0.10"),
+        (
+            &["-i", "dns.oak.example"],
+            "dns.oak.example is no IP address",
+            "10.96.0.10",
+        ),
         (&["--replicas", "none"], "--replicas none", "1 or more"),
-        (&["-t", "/nonexistent"], "/nonexistent cannot be read", "a file that is there"),
-        (&["--dry-run"], "--dry-run is for --apply and --rollback", "nothing changes"),
+        (
+            &["-t", "/nonexistent"],
+            "/nonexistent cannot be read",
+            "a file that is there",
+        ),
+        (
+            &["--dry-run"],
+            "--dry-run is for --apply and --rollback",
+            "nothing changes",
+        ),
         (&[], "/nonexistent/kubectl is not there", "install.sh -i 10.96.0.10"),
-        (&["--apply", "-i", "10.96.0.10"], "/nonexistent/kubectl is not there", "KUBECONFIG"),
+        (
+            &["--apply", "-i", "10.96.0.10"],
+            "/nonexistent/kubectl is not there",
+            "KUBECONFIG",
+        ),
     ] {
         let done = run(install().env("KUBECTL", "/nonexistent/kubectl").args(args));
         assert_eq!(done.status, Some(2), "{args:?}: {done:?}");
