@@ -67,12 +67,13 @@ image: $(ARCHS:%=image-%) ## IMAGE=name:tag ARCHS="amd64 arm64": target/image/no
 
 image-amd64: MACHINE := x86_64
 image-arm64: MACHINE := aarch64
+COMMA := ,
 CROSS_GCC = $(if $(filter-out $(shell uname -m),$(MACHINE)),$(MACHINE)-linux-gnu-gcc)
 CROSS = $(if $(CROSS_GCC),CC_$(MACHINE)_unknown_linux_gnu=$(CROSS_GCC) \
     CARGO_TARGET_$(shell echo $(MACHINE) | tr a-z A-Z)_UNKNOWN_LINUX_GNU_LINKER=$(CROSS_GCC))
 image-amd64 image-arm64: image-%: need-build
 	@$(call need,setcap=libcap2-bin update-ca-certificates=ca-certificates $$(deploy/image/build needs) \
-	    $(if $(CROSS_GCC),$(CROSS_GCC)=gcc-$(subst _,-,$(MACHINE))-linux-gnu))
+	    $(if $(CROSS_GCC),$(CROSS_GCC)=gcc-$(subst _,-,$(MACHINE))-linux-gnu$(COMMA)libc6-dev-$*-cross))
 	$(CROSS) $(MAKE) static STATIC_TARGET=$(MACHINE)-unknown-linux-gnu STATIC=$(TARGET)/static/nodens-$*
 	deploy/image/build $(TARGET)/static/nodens-$* $* $(IMAGE) $(TARGET)/image/nodens-$*.tar
 
