@@ -167,11 +167,9 @@ as_json() { printf '{"%s"}' "$1" | sed 's/=/":"/g; s/,/","/g'; }
 kubelet() { get configmap kubelet-config 'jsonpath={.data.kubelet}' 2>/dev/null || true; }
 
 find_address() {
-    found=$(get service "$service" 'jsonpath={.spec.clusterIP}' 2>&1) || {
-        say "$found"
+    found=$(get service "$service" 'jsonpath={.spec.clusterIP}') ||
         fail 2 "the address of the cluster's DNS is not known: kubectl cannot read the Service $service in $namespace" \
-            "Name the address (-i 10.96.0.10), or see what \`$KUBECTL -n $namespace get service $service\` says."
-    }
+            "It says why above. Name the address: -i 10.96.0.10"
     [ -n "$found" ] || found=$(kubelet | sed -n '/^clusterDNS:/,/^[^ -]/s/^ *- *//p' | head -n 1 | tr -d "\"'")
     case $found in
     '') fail 2 "the address of the cluster's DNS is not known: there is no Service $service in $namespace" \
@@ -286,7 +284,7 @@ translate_configmap() {
     }')
 }
 
-# The data of our ConfigMap, when it is not the template's: a file, or all keys of the ConfigMap that serves now.
+# The data of our ConfigMap, where it is not the template's: a file, or all keys of the ConfigMap that serves now.
 data() {
     if [ -n "$corefile" ]; then
         printf '  Corefile: |2\n'
@@ -303,7 +301,7 @@ data() {
     done
 }
 
-# The template with its words filled in, and the data of the ConfigMap changed for `kept` where there is some.
+# The template with its words filled in, and the data of the ConfigMap changed for what is in the file `kept`, where there is one.
 render() {
     ADDRESS=$address DOMAIN=$domain REVERSE=${cidrs:-in-addr.arpa ip6.arpa} CIDR=$service_cidr STUBS=$stubs UPSTREAMS=$upstreams \
         IMAGE=$image REPLICAS=$replicas SERVICE=$service KEPT=$kept awk '
@@ -318,7 +316,11 @@ render() {
         BEGIN { kept = ENVIRON["KEPT"] }
         /^---/ { kind = ""; inside = 0 }
         /^kind: / { kind = $2 }
-        kind == "ConfigMap" && kept != "" && /^data:/ { print; print kept; inside = 1; next }
+        kind == "ConfigMap" && kept != "" && /^data:/ {
+            print
+            while ((getline line < kept) > 0) print line
+            inside = 1
+        }
         inside { next }
         kind == "Service" && /^  name: kube-dns$/ { $0 = "  name: " ENVIRON["SERVICE"] }
         !/^#/ {
@@ -340,7 +342,10 @@ prepare() {
     find_corefile
     kept='' upstreams='' stubs='' service_cidr=''
     if [ -n "$source$corefile" ]; then
-        kept=$(data)
+        # A ConfigMap may hold more than an argument or a variable of the environment.
+        kept=$(mktemp)
+        trap 'rm -f "$kept"' EXIT
+        data > "$kept"
         from=${corefile:-that of the ConfigMap $source}
     else
         [ -n "$domain" ] || find_domain
@@ -427,7 +432,8 @@ apply() {
     [ "$deployments" = nodens ] || fail 1 "the template's Deployment is called $deployments, and --apply waits for one called nodens" \
         "Change its name, so that the one that runs is left alone, or print the manifests and apply them yourself."
     [ -z "$exists" ] || what=$(printf '%s\n' "$what" | but_service)
-    printf '%s\n' "$what" | kube apply ${dry_run:+"$dry_run"} -f - >&2 ||
+    # On the server's side no second copy of a large ConfigMap has to fit into its annotations.
+    printf '%s\n' "$what" | kube apply --server-side --force-conflicts ${dry_run:+"$dry_run"} -f - >&2 ||
         fail 1 "not all objects were applied; the Service $service is as it was" "What the API server says stands above."
 
     if [ -z "$exists" ]; then

@@ -231,6 +231,13 @@ fn assert_nothing_else_touched(before: &BTreeMap<String, Value>, after: &BTreeMa
 #[test]
 fn takes_over_when_all_pods_are_ready_and_gives_back() {
     let cluster = Cluster::take(&[SERVICE, COREDNS].concat());
+    // More than an argument, a variable or an annotation may hold.
+    let large = "elm 3600 IN A 192.0.2.1\n".repeat(20_000);
+    let with_large = json!({ "data": { "large.db": large } });
+    cluster
+        .client()
+        .merge(&format!("{SYSTEM}/configmaps/coredns"), &with_large)
+        .unwrap();
     let before = cluster.objects();
     let old = json!({ "k8s-app": "kube-dns" });
     let new = json!({ "k8s-app": "nodens" });
@@ -276,7 +283,7 @@ fn takes_over_when_all_pods_are_ready_and_gives_back() {
     let mut data = before["/api/v1/configmaps kube-system/coredns"]["data"].clone();
     data.as_object_mut()
         .unwrap()
-        .retain(|key, _| key == "Corefile" || key == "oak.db");
+        .retain(|key, _| ["Corefile", "large.db", "oak.db"].contains(&key.as_str()));
     data["oak.db"] = json!("  oak.example. IN SOA a. b. 1 2 3 4 5\n");
     assert_eq!(cluster.get(&format!("{SYSTEM}/configmaps/nodens"))["data"], data);
 
