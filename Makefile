@@ -45,7 +45,7 @@ need-test: need-build
 	    buildah=buildah setcap=libcap2-bin update-ca-certificates=ca-certificates)
 
 need-bench: need-test
-	$(call need,knotd=knot nsd=nsd gdnsd=gdnsd dnsdist=dnsdist unbound=unbound taskset=util-linux)
+	$(call need,knotd=knot nsd=nsd gdnsd=gdnsd dnsdist=dnsdist unbound=unbound dnsmasq=dnsmasq-base taskset=util-linux)
 
 build: need-build ## the release binary
 	$(CARGO) build --release -p nodens
@@ -120,7 +120,7 @@ lint: need-lint ## form and lints, warnings denied
 ROUNDS ?= 5
 SECS ?= 3
 BENCH_ARGS ?=
-bench: need-bench ## against an echo, knot, nsd, gdnsd, over TLS dnsdist and unbound; ROUNDS=1 SECS=1 for a quick look
+bench: need-bench ## against an echo, a relay and six other servers; ROUNDS=1 SECS=1 for a quick look, BENCH_ARGS=--help for more
 	$(CARGO) build --release -p nodens -p nodens-benches --bins
 	"$$(realpath $(TARGET))/release/versus" --rounds $(ROUNDS) --secs $(SECS) $(BENCH_ARGS)
 

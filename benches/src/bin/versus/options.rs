@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::Result;
+use crate::scene::Scene;
 use crate::servers::Kind;
 use crate::workload::Mix;
 
@@ -13,6 +14,7 @@ pub(crate) struct Options {
     pub(crate) rounds: u32,
     /// Seconds of load for each server, in each round.
     pub(crate) secs: u32,
+    pub(crate) scenes: Vec<Scene>,
     pub(crate) servers: Vec<Kind>,
     pub(crate) mixes: Vec<Mix>,
     /// Queries a second; 0 is all that goes.
@@ -21,6 +23,11 @@ pub(crate) struct Options {
     pub(crate) tcp_rates: Vec<u32>,
     pub(crate) dot_mixes: Vec<Mix>,
     pub(crate) dot_rates: Vec<u32>,
+    /// Over UDP, of what the server keeps; and of what it has to ask for.
+    pub(crate) hit_rates: Vec<u32>,
+    pub(crate) miss_rates: Vec<u32>,
+    /// At which the time of a miss is measured.
+    pub(crate) latency_rates: Vec<u32>,
     pub(crate) server_core: usize,
     pub(crate) client_core: usize,
     /// Where the programs of this workspace lie: beside this one, unless said.
@@ -30,10 +37,14 @@ pub(crate) struct Options {
 }
 
 const HELP: &str = "\
-versus [--rounds 5] [--secs 3] [--servers LIST] [--mixes a,srv,nx] [--rates 20000,100000,0]
-       [--tcp-mixes a,srv,nx] [--tcp-rates 0] [--dot-mixes a] [--dot-rates 20000,0] [--server-core N] [--client-core N] [--binaries FOLDER] [--record FOLDER | --no-record]
+versus [--rounds 5] [--secs 3] [--scenes LIST] [--servers LIST]
+       [--mixes a,srv,nx] [--rates 20000,100000,0] [--tcp-mixes a,srv,nx] [--tcp-rates 0] [--dot-mixes a] [--dot-rates 20000,0]
+       [--hit-rates 20000,100000,0] [--miss-rates 20000,0] [--latency-rates 10000]
+       [--server-core N] [--client-core N] [--binaries FOLDER] [--record FOLDER | --no-record]
 
-Servers: echo-uring, echo-mmsg, nodens-uring, nodens-mmsg, knot, nsd, gdnsd; dnsdist and unbound over TLS alone; and nodens-etcd, which is nodens over an etcd.
+Scenes: zone, which is the server's own data; hit and miss of a cache before another server; force-tcp, a miss that is asked over TCP.
+Servers: echo-uring, echo-mmsg, nodens-uring, nodens-mmsg; knot, nsd, gdnsd for a zone; dnsdist and unbound for it over TLS, and
+for what another server says; dnsmasq and relay for that alone; and nodens-etcd, which is nodens over an etcd.
 A rate of 0 is all that goes. An empty list leaves that part out.";
 
 impl Options {
@@ -42,6 +53,7 @@ impl Options {
         let mut options = Self {
             rounds: 5,
             secs: 3,
+            scenes: Scene::ALL.to_vec(),
             servers: Kind::USUAL.to_vec(),
             mixes: Mix::ALL.to_vec(),
             rates: vec![20_000, 100_000, 0],
@@ -49,6 +61,9 @@ impl Options {
             tcp_rates: vec![0],
             dot_mixes: vec![Mix::A],
             dot_rates: vec![20_000, 0],
+            hit_rates: vec![20_000, 100_000, 0],
+            miss_rates: vec![20_000, 0],
+            latency_rates: vec![10_000],
             server_core: cores - 1,
             client_core: 0,
             binaries: std::env::current_exe()?.parent().map(PathBuf::from).unwrap_or_default(),
@@ -67,6 +82,7 @@ impl Options {
             match word.as_str() {
                 "--rounds" => options.rounds = value.parse()?,
                 "--secs" => options.secs = value.parse()?,
+                "--scenes" => options.scenes = list(&value)?,
                 "--servers" => options.servers = list(&value)?,
                 "--mixes" => options.mixes = list(&value)?,
                 "--rates" => options.rates = list(&value)?,
@@ -74,6 +90,9 @@ impl Options {
                 "--tcp-rates" => options.tcp_rates = list(&value)?,
                 "--dot-mixes" => options.dot_mixes = list(&value)?,
                 "--dot-rates" => options.dot_rates = list(&value)?,
+                "--hit-rates" => options.hit_rates = list(&value)?,
+                "--miss-rates" => options.miss_rates = list(&value)?,
+                "--latency-rates" => options.latency_rates = list(&value)?,
                 "--server-core" => options.server_core = value.parse()?,
                 "--client-core" => options.client_core = value.parse()?,
                 "--binaries" => options.binaries = value.into(),

@@ -90,8 +90,8 @@ impl Mix {
         }
     }
 
-    /// Asks one question over UDP; the reply, if one comes within a second.
-    pub(crate) fn ask(self, number: u32, port: u16) -> Result<Vec<u8>> {
+    /// The question as a message; its id is the number's lower half.
+    pub(crate) fn packet(self, number: u32) -> Vec<u8> {
         let mut packet = vec![(number >> 8) as u8, number as u8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         for label in self.question(number).0.split('.') {
             packet.push(label.len() as u8);
@@ -100,10 +100,17 @@ impl Mix {
         packet.push(0);
         packet.extend_from_slice(&self.rtype().to_be_bytes());
         packet.extend_from_slice(&1u16.to_be_bytes());
+        // RD, as a client of a server that asks others.
+        packet[2] = 1;
+        packet
+    }
+
+    /// Asks one question over UDP; the reply, if one comes within a second.
+    pub(crate) fn ask(self, number: u32, port: u16) -> Result<Vec<u8>> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(("127.0.0.1", port))?;
         socket.set_read_timeout(Some(std::time::Duration::from_secs(1)))?;
-        socket.send(&packet)?;
+        socket.send(&self.packet(number))?;
         let mut reply = vec![0; 4096];
         let len = socket.recv(&mut reply)?;
         if len < 12 {
