@@ -1,5 +1,7 @@
 //! The workloads that the benchmarks share: worlds of made-up data, and questions for them.
 
+mod made;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -76,29 +78,48 @@ pub struct World {
 }
 
 impl World {
-    /// A world with so many services, counted and shuffled as a real one would be.
+    /// A world with so many services in etcd, counted and shuffled as a real one would be.
     #[must_use]
     pub fn new(services: u32) -> Self {
         let zone = NameBuf::from_text(ZONE).expect("a name");
         let mut zones = ZoneMap::new(hash());
         zones.entry(&zone, || ZoneId(0));
+        let step = Step::Etcd(Source {
+            zones,
+            fallthrough: None,
+            upstream: None,
+            stubs: None,
+        });
+        Self::of(&zone, step, Zone::Services(tree(services)))
+    }
+
+    /// The same with the services of a cluster.
+    #[must_use]
+    pub fn of_cluster(services: u32) -> Self {
+        let zone = NameBuf::from_text(made::DOMAIN).expect("a name");
+        let (step, data) = made::cluster(&zone, services);
+        Self::of(&zone, Step::Kubernetes(step), Zone::Cluster(Box::new(data)))
+    }
+
+    /// The world that a question is for.
+    #[must_use]
+    pub fn for_kind(kind: Kind, services: u32) -> Self {
+        if kind.is_of_cluster() {
+            Self::of_cluster(services)
+        } else {
+            Self::new(services)
+        }
+    }
+
+    fn of(zone: &NameBuf, step: Step, data: Zone) -> Self {
         let plan = Plan {
-            steps: [
-                Step::LoadBalance(LoadBalance::default()),
-                Step::Etcd(Source {
-                    zones,
-                    fallthrough: None,
-                    upstream: None,
-                    stubs: None,
-                }),
-            ]
-            .into(),
+            steps: [Step::LoadBalance(LoadBalance::default()), step].into(),
             metrics: true,
             errors: Some(0),
             ..Plan::default()
         };
         let mut routes = ZoneMap::new(hash());
-        routes.entry(&zone, || Choice::Block(Route { plan: 0, series: 0 }));
+        routes.entry(zone, || Choice::Block(Route { plan: 0, series: 0 }));
         let listener = Listener {
             port: 53,
             routes,
@@ -108,16 +129,14 @@ impl World {
             streams: StreamLimits::default(),
             tls: None,
         };
-        let responder = Responder::new([1; 32], hash(), Arc::new(WorkerStats::new(2)), None);
-        let data = Data::default().with(ZoneId(0), Zone::Services(tree(services)));
         Self {
-            responder,
+            responder: Responder::new([1; 32], hash(), Arc::new(WorkerStats::new(2)), None),
             config: Config {
                 cache: None,
                 listeners: vec![listener],
                 plans: vec![plan],
             },
-            data,
+            data: Data::default().with(ZoneId(0), data),
         }
     }
 
@@ -222,6 +241,34 @@ pub enum Kind {
     Srv,
     /// A name that is not.
     NxDomain,
+    /// The address of a service of a cluster.
+    ClusterA,
+    /// Its SRV record.
+    ClusterSrv,
+    /// The ten addresses of a headless service,
+    ClusterHeadless,
+    /// and its ten SRV records.
+    ClusterHeadlessSrv,
+    /// A service that is not there.
+    ClusterNxDomain,
+}
+
+impl Kind {
+    /// All of them, by the names that programs know.
+    pub const ALL: [(&'static str, Self); 8] = [
+        ("a", Self::A),
+        ("srv", Self::Srv),
+        ("nxdomain", Self::NxDomain),
+        ("cluster-a", Self::ClusterA),
+        ("cluster-srv", Self::ClusterSrv),
+        ("cluster-headless", Self::ClusterHeadless),
+        ("cluster-headless-srv", Self::ClusterHeadlessSrv),
+        ("cluster-nxdomain", Self::ClusterNxDomain),
+    ];
+
+    fn is_of_cluster(self) -> bool {
+        !matches!(self, Self::A | Self::Srv | Self::NxDomain)
+    }
 }
 
 /// So many questions for random names among `services`.
@@ -241,6 +288,11 @@ pub fn queries(kind: Kind, services: u32, count: usize) -> Queries {
             Kind::A => (format!("svc-{i}.{ZONE}"), Rtype::A),
             Kind::Srv => (format!("Svc-{i}.{ZONE}"), Rtype::SRV),
             Kind::NxDomain => (format!("nosvc-{i}.{ZONE}"), Rtype::A),
+            Kind::ClusterA => (made::name(i, "svc"), Rtype::A),
+            Kind::ClusterSrv => (format!("_http._tcp.{}", made::name(i, "svc")), Rtype::SRV),
+            Kind::ClusterHeadless => (made::name(i, "pods"), Rtype::A),
+            Kind::ClusterHeadlessSrv => (format!("_http._tcp.{}", made::name(i, "pods")), Rtype::SRV),
+            Kind::ClusterNxDomain => (made::name(i, "nosvc"), Rtype::A),
         };
         queries.push(&query(&name, rtype));
     }

@@ -31,6 +31,7 @@ use crate::certificates::{self, Certificates};
 use crate::corefile::settings::{self, Key, PathSetting, QueriesMax, Scheme, ServerBlock, UpstreamPlace};
 use crate::corefile::{Diagnostic, Span};
 use crate::forward::StanzaKey;
+use crate::kubernetes::{self, ClusterSource};
 use crate::loops::Probed;
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
@@ -48,6 +49,8 @@ pub struct Compiled {
     pub listeners: Vec<Address>,
     /// `etcd` stanzas.
     pub etcd: Vec<EtcdSource>,
+    /// `kubernetes` stanzas.
+    pub clusters: Vec<ClusterSource>,
     /// Zones of `file` stanzas.
     pub files: Vec<FileSource>,
     /// `auto` stanzas.
@@ -148,6 +151,7 @@ pub fn compile(blocks: &[ServerBlock], hash: &NameHash, numbers: &mut Numbers) -
             config: Config::default(),
             listeners: Vec::new(),
             etcd: Vec::new(),
+            clusters: Vec::new(),
             files: Vec::new(),
             auto: Vec::new(),
             secondary: Vec::new(),
@@ -411,6 +415,10 @@ impl Compiler<'_> {
     /// The steps of a block, in the order of execution.
     fn plan(&mut self, block: &ServerBlock) -> Plan {
         let mut steps = Vec::new();
+        let cluster = block
+            .kubernetes
+            .as_ref()
+            .map(|stanza| (stanza, self.cluster(block, stanza)));
         if let Some(settings::Local { localhost_prefix }) = block.local {
             steps.push(Step::Local(Local { localhost_prefix }));
         }
@@ -440,6 +448,16 @@ impl Compiler<'_> {
             steps.push(Step::Autopath(Autopath {
                 zones: autopath.zones.clone(),
                 search: Search::Fixed(autopath.search.clone()),
+            }));
+        }
+        if let (Some(autopath), Some((stanza, id))) = (&block.pod_autopath, cluster) {
+            steps.push(Step::Autopath(Autopath {
+                zones: autopath.zones.clone(),
+                search: Search::OfPod {
+                    data: id,
+                    zones: self.set(&stanza.zones),
+                    behind: autopath.search.clone(),
+                },
             }));
         }
         if !block.acl.is_empty() {
@@ -486,6 +504,11 @@ impl Compiler<'_> {
                 fallthrough: hosts.fallthrough.as_deref().map(|zones| self.set(zones)),
                 fallthrough_unsupported: hosts.fallthrough_unsupported,
             }));
+        }
+        if let (Some(stanza), Some((_, id))) = (&block.kubernetes, cluster) {
+            let (outside, inside) = kubernetes::steps(block, stanza, id, self.hash);
+            steps.extend(outside.map(|step| Step::K8sExternal(Box::new(step))));
+            steps.push(Step::Kubernetes(inside));
         }
         if let Some(first) = block.file.first() {
             let mut zones = self.map();
@@ -688,6 +711,16 @@ impl Compiler<'_> {
             upstream: stanza.upstream.as_ref().and_then(|servers| self.forward(servers)),
             stubs: first.filter(|_| stanza.stub_zones),
         }
+    }
+
+    /// Where the cluster of a block is published.
+    fn cluster(&mut self, block: &ServerBlock, stanza: &settings::Kubernetes) -> ZoneId {
+        let settings = stanza.source.clone();
+        let zones = kubernetes::apexes(stanza, block.k8s_external.as_ref());
+        let key = SourceKey::Kubernetes(settings.clone(), zones.clone());
+        let id = self.numbers.zones(key, 1)[0];
+        self.out.clusters.push(ClusterSource { id, settings, zones });
+        id
     }
 
     fn forward(&mut self, stanza: &settings::Forward) -> Option<Arc<Stanza>> {

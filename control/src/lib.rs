@@ -18,6 +18,7 @@ pub mod caches;
 pub mod carried;
 pub mod certificates;
 pub mod cgroup;
+pub mod cluster;
 pub mod compile;
 pub mod completions;
 pub mod consolidate;
@@ -33,6 +34,7 @@ pub mod forward;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hooks;
+pub mod kubernetes;
 pub mod listeners;
 pub mod loops;
 pub mod manpage;

@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nodens_engine::cluster::Apex;
 use nodens_engine::io::ListenerId;
 use nodens_engine::snapshot::ZoneId;
-use nodens_sources::{etcd, secondary};
+use nodens_sources::{etcd, kubernetes, secondary};
 use nodens_wire::NameBuf;
 
 use crate::admin::SeriesLabels;
@@ -37,6 +38,8 @@ pub const SERIES_KEPT: usize = 1024;
 pub enum SourceKey {
     /// An `etcd` stanza.
     Etcd(etcd::Settings),
+    /// A `kubernetes` stanza, and the zones that show it.
+    Kubernetes(kubernetes::Settings, Vec<Apex>),
     /// A zone of a `file` stanza.
     File {
         /// The zone.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-pub use nodens_sources::etcd::{Level, Log};
+pub use nodens_sources::{Level, Log};
 
 /// Bytes that wait for standard output.
 pub const WAITING_BYTES_MAX: usize = 1 << 20;

@@ -10,8 +10,8 @@ use nodens_engine::plan::Strangers;
 use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{RecordZone, Zone};
-use nodens_sources::etcd::{Level, Log};
 use nodens_sources::secondary::{self, Event};
+use nodens_sources::{Level, Log};
 use nodens_wire::NameBuf;
 use tokio::sync::{Notify, mpsc};
 

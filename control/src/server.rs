@@ -386,6 +386,11 @@ impl Server {
             caches,
             cache: self.numbers.caches.slab(),
             etcd: self.sources.iter().filter_map(|source| source.etcd.clone()).collect(),
+            kubernetes: self
+                .sources
+                .iter()
+                .filter_map(|source| source.kubernetes.clone())
+                .collect(),
             stanzas: self.numbers.stanzas.all().cloned().collect(),
             templates: self.numbers.templates.all().cloned().collect(),
         }));

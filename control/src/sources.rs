@@ -8,20 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nodens_engine::cluster::Cluster;
 use nodens_engine::services::ServiceTree;
 use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::Zone;
 use nodens_engine::zone::trie::NameHash;
-use nodens_sources::etcd;
+use nodens_sources::{etcd, kubernetes};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{EtcdMetrics, HostsMetrics, Reporter};
 use crate::auto::{AutoSource, AutoZones};
+use crate::cluster::ClusterRebuild;
 use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource, WeightsSource};
 use crate::corefile::{Diagnostic, Findings};
 use crate::files::{FileZone, HostsFile};
+use crate::kubernetes::ClusterSource;
 use crate::output;
 use crate::publish::Publisher;
 use crate::rebuild::{EtcdZone, Rebuild, start_serial};
@@ -53,6 +56,8 @@ pub struct Source {
     task: JoinHandle<()>,
     /// Shown of a stanza of `etcd`.
     pub etcd: Option<EtcdMetrics>,
+    /// Shown of a stanza of `kubernetes`.
+    pub kubernetes: Option<Arc<kubernetes::Status>>,
     /// Asked by `ready`.
     pub reporter: Option<Arc<Reporter>>,
 }
@@ -66,6 +71,7 @@ impl Source {
             asked,
             task: tokio::spawn(task),
             etcd: None,
+            kubernetes: None,
             reporter: None,
         }
     }
@@ -133,6 +139,8 @@ pub fn begin(compiled: &Compiled, means: &Means, runs: impl Fn(&[ZoneId]) -> boo
     sources.extend(new.map(|source| hosts(source, means)));
     let new = compiled.etcd.iter().filter(|source| !runs(&source.zones));
     sources.extend(new.map(|source| etcd(source, means)));
+    let new = compiled.clusters.iter().filter(|source| !runs(&[source.id]));
+    sources.extend(new.map(|source| cluster(source, means)));
     for certificates in &compiled.certificates {
         if let Err(error) = certificates.open_keys() {
             found.error(error);
@@ -233,6 +241,36 @@ fn etcd(source: &EtcdSource, means: &Means) -> Source {
         path: settings.path.clone(),
         status,
     });
+    source.reporter = Some(Arc::new(reporter));
+    source
+}
+
+/// Its zones begin unsynced.
+fn cluster(source: &ClusterSource, means: &Means) -> Source {
+    let ClusterSource { id, settings, zones } = source;
+    let unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
+    means.publisher.zone(*id, Zone::Cluster(Box::new(unsynced.clone())));
+    let synced = Arc::new(AtomicBool::new(false));
+    let status = Arc::new(kubernetes::Status::default());
+    let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+    let publisher = Arc::clone(&means.publisher);
+    let rebuild = ClusterRebuild::new(*id, unsynced, Arc::clone(&synced), publisher, Arc::clone(&status));
+    let log = output::log("plugin/kubernetes");
+    let reading = kubernetes::run(
+        settings.clone(),
+        sender,
+        Arc::clone(&status),
+        log,
+        CancellationToken::new(),
+    );
+    let task = async move {
+        tokio::join!(reading, rebuild.run(receiver));
+    };
+    let own = Arc::clone(&synced);
+    let reporter = Reporter::new("kubernetes", move || own.load(Ordering::Acquire));
+    let mut source = Source::follow(vec![*id], Arc::default(), task);
+    source.synced = vec![synced];
+    source.kubernetes = Some(status);
     source.reporter = Some(Arc::new(reporter));
     source
 }

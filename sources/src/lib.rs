@@ -32,6 +32,8 @@ pub mod etcd;
 pub mod fuzzing;
 pub mod hosts;
 pub mod kubernetes;
+mod log;
+mod quiet;
 mod record;
 pub mod secondary;
 pub mod tls;
@@ -39,4 +41,5 @@ pub mod weights;
 pub mod zonefile;
 
 pub use change::Change;
+pub use log::{Level, Log};
 pub use record::Record;

@@ -1,6 +1,6 @@
 //! The handler alone, a given number of times: what instruction counters and profilers look at.
 //!
-//! `handler KIND SERVICES BATCHES` with KIND one of `a`, `srv`, `nxdomain`; batches of 32.
+//! `handler KIND SERVICES BATCHES` with KIND one of [`Kind::ALL`]; batches of 32.
 
 use std::process::ExitCode;
 
@@ -13,16 +13,13 @@ fn main() -> ExitCode {
     let [kind, services, batches] = &words[..] else {
         return usage();
     };
-    let kind = match kind.as_str() {
-        "a" => Kind::A,
-        "srv" => Kind::Srv,
-        "nxdomain" => Kind::NxDomain,
-        _ => return usage(),
+    let Some(&(_, kind)) = Kind::ALL.iter().find(|(name, _)| name == kind) else {
+        return usage();
     };
     let (Ok(services), Ok(batches)) = (services.parse(), batches.parse()) else {
         return usage();
     };
-    let mut world = World::new(services);
+    let mut world = World::for_kind(kind, services);
     let mut rooms = Rooms::default();
     let queries = queries(kind, services, BATCH * 1024);
     let mut bytes = 0;
@@ -34,6 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: handler a|srv|nxdomain SERVICES BATCHES");
+    let kinds = Kind::ALL.map(|(name, _)| name).join("|");
+    eprintln!("usage: handler {kinds} SERVICES BATCHES");
     ExitCode::from(2)
 }

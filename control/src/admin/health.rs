@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::any;
 use nodens_engine::io::is_local;
-use nodens_sources::etcd::{Level, Log};
+use nodens_sources::{Level, Log};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::MissedTickBehavior;

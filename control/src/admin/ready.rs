@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::any;
-use nodens_sources::etcd::{Level, Log};
+use nodens_sources::{Level, Log};
 
 use super::http::{self, HttpMetrics};
 use crate::corefile::settings::Monitor;

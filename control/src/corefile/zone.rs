@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use nodens_wire::NameBuf;
+use nodens_wire::{Name, NameBuf};
 use thiserror::Error;
 
 use super::diagnostic::{Diagnostic, nearest};
@@ -114,6 +114,13 @@ pub(super) fn keys(word: &Word, default_port: u16) -> Result<Vec<Key>, Diagnosti
             span: word.span,
         })
         .collect())
+}
+
+/// Names of addresses lie below it.
+pub fn is_reverse(zone: Name<'_>) -> bool {
+    const ARPA: [&[u8]; 2] = [b"\x07in-addr\x04arpa\0", b"\x03ip6\x04arpa\0"];
+    let mut arpa = ARPA.into_iter().filter_map(|name| Name::from_wire(name).ok());
+    arpa.any(|arpa| zone.is_within(arpa))
 }
 
 /// The reverse zones of a net in CIDR notation; host bits do not count. None where the text is no net.

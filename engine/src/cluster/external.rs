@@ -110,7 +110,7 @@ impl<'a, 'z> Look<'a, 'z> {
         match labels.len() {
             0 => return Outside::Apex,
             1 if *bytes == *external.apex => return Outside::Empty,
-            2 if labels.between(0, 1) == Some(&*external.apex) && labels.from_right(1) == Some(b"ns1") => {
+            2 if labels.between(0, 1) == Some(&*external.apex) && labels.nth_back(1) == Some(b"ns1") => {
                 return Outside::NameServer;
             }
             1 if self.cluster.shows(self.view, bytes) => return Outside::Empty,

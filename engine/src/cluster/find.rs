@@ -71,6 +71,16 @@ pub(super) fn has_port(ports: &[Port], port: Option<PortName<'_>>) -> bool {
     port.is_none_or(|port| ports.iter().any(|other| port.is(other)))
 }
 
+/// Two labels name a port that is there.
+fn names_port(ports: &[Port], part: Part<'_>) -> bool {
+    part.port().is_some_and(|port| has_port(ports, Some(port)))
+}
+
+/// Two labels are an endpoint and its cluster, not a port.
+fn is_of_cluster(of: Of, part: Part<'_>) -> bool {
+    of == Of::Clusterset && matches!(part, Part::Two(label, cluster) if label[0] != b'_' && cluster[0] != b'_')
+}
+
 /// Whether some port that has a name is of the protocol that a label spells.
 fn has_protocol(ports: &[Port], label: &[u8]) -> bool {
     let protocol = label.strip_prefix(b"_").unwrap_or(label);
@@ -179,9 +189,7 @@ impl Cluster {
                     // A service of a set of clusters has no port that stands for those it does not name.
                     Part::Whole if of == Of::Clusterset && service.ports.is_empty() => Found::Missing,
                     Part::Whole => whole(None),
-                    Part::Two(..) if part.port().is_some_and(|port| has_port(&service.ports, Some(port))) => {
-                        whole(part.port())
-                    }
+                    Part::Two(..) if !is_of_cluster(of, part) && names_port(&service.ports, part) => whole(part.port()),
                     Part::One(label) if has_protocol(&service.ports, label) => Found::Empty,
                     Part::Zoned(_) => Found::Missing,
                     part => endpoints(entry, of, part, false),
@@ -303,9 +311,7 @@ pub(super) fn endpoints<'a, 'z>(entry: &'z Entry, of: Of, part: Part<'a>, zonal:
                 found => found,
             }
         }
-        Part::Two(label, cluster) if of == Of::Clusterset && label[0] != b'_' && cluster[0] != b'_' => {
-            meant(Which::Labelled { label, cluster }, None)
-        }
+        Part::Two(label, cluster) if is_of_cluster(of, part) => meant(Which::Labelled { label, cluster }, None),
         // Only the endpoints of a headless service have names by port.
         Part::Two(..)
             if entry

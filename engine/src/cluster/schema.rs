@@ -98,7 +98,7 @@ impl<'a> Labels<'a> {
     }
 
     /// The label at a place, counted from the right.
-    pub(super) fn from_right(&self, place: usize) -> Option<&'a [u8]> {
+    pub(super) fn nth_back(&self, place: usize) -> Option<&'a [u8]> {
         let at = usize::from(self.at[self.at.len().checked_sub(place + 1)?]);
         Some(&self.bytes[at + 1..at + 1 + usize::from(self.bytes[at])])
     }
@@ -116,7 +116,7 @@ impl<'a> Labels<'a> {
 
     /// What stands in front of the labels that name a service.
     pub(super) fn part(&self, service_at: usize, zonal: bool) -> Part<'a> {
-        let label = |place: usize| self.from_right(service_at + place).unwrap_or_default();
+        let label = |place: usize| self.nth_back(service_at + place).unwrap_or_default();
         match self.len() - service_at {
             0 => Part::Whole,
             1 => Part::One(label(0)),
@@ -138,13 +138,13 @@ impl<'a> Labels<'a> {
 /// Reads folded labels in wire form. `zonal`: names of topology zones are served.
 pub(super) fn read(labels: &[u8], zonal: bool) -> Meaning<'_> {
     let labels = Labels::of(labels);
-    let Some(last) = labels.from_right(0) else {
+    let Some(last) = labels.nth_back(0) else {
         return Meaning::Apex;
     };
     match (last, labels.len()) {
         (b"svc" | b"pod" | b"dns", 1) => Meaning::Always,
         (b"dns-version", 1) => Meaning::Version,
-        (b"dns", 2) if labels.from_right(1) == Some(b"ns") => Meaning::NameServer,
+        (b"dns", 2) if labels.nth_back(1) == Some(b"ns") => Meaning::NameServer,
         (b"svc", 2) => Meaning::Services(labels.between(1, 2).unwrap_or_default()),
         (b"pod", 2) => Meaning::Pods(labels.between(1, 2).unwrap_or_default()),
         (b"svc", _) => Meaning::Service {
@@ -152,7 +152,7 @@ pub(super) fn read(labels: &[u8], zonal: bool) -> Meaning<'_> {
             part: labels.part(3, zonal),
         },
         (b"pod", 3..=5) => Meaning::Pod {
-            label: labels.from_right(2).unwrap_or_default(),
+            label: labels.nth_back(2).unwrap_or_default(),
             namespace: labels.between(1, 2).unwrap_or_default(),
         },
         _ => Meaning::Nothing,

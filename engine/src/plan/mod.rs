@@ -330,7 +330,7 @@ pub enum Step {
     /// Answers from a hosts file.
     Hosts(Hosts),
     /// Answers for services of a cluster, as they are reached from outside.
-    K8sExternal(External),
+    K8sExternal(Box<External>),
     /// Answers for services and pods of a cluster.
     Kubernetes(Kubernetes),
     /// Answers from zone files.

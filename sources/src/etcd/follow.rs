@@ -7,13 +7,12 @@ use etcd_client::{Client, GetOptions};
 use tokio::sync::watch::Receiver;
 use tokio::time::{sleep, timeout};
 
-use super::Level;
 use super::link::Up;
-use super::quiet::Quiet;
 use super::run::Source;
 use super::step::{Failure, Head, Outcome, Request, Response, Step, Then, WatchRange};
 use super::watch::{CALL_MAX, MESSAGE_MAX, Watch, failure, key_value};
-use crate::{Change, backoff};
+use crate::quiet::Quiet;
+use crate::{Change, Level, backoff};
 
 pub(super) struct Follower<'s> {
     source: &'s Source,

@@ -15,9 +15,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::quiet::Quiet;
-use super::{Level, Log, Settings, Status};
-use crate::backoff;
+use super::{Settings, Status};
+use crate::quiet::Quiet;
+use crate::{Level, Log, backoff};
 
 /// For a TCP connection, and again for a TLS handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(2);

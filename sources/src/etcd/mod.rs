@@ -13,14 +13,12 @@ mod follow;
 pub mod keys;
 pub mod lease;
 mod link;
-mod quiet;
 mod run;
 pub mod service;
 pub mod step;
 mod watch;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -104,20 +102,6 @@ pub enum Message {
     /// What is known of a lease changed. Comes after the first event that names the lease.
     Lease(LeaseUpdate),
 }
-
-/// How much a line for the log matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// Said once: connected, followed again.
-    Info,
-    /// Something is left out or stale.
-    Warning,
-    /// The operator has to act.
-    Error,
-}
-
-/// Where lines for the log go.
-pub type Log = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
 /// Counters and standing of one source, read by metrics and readiness.
 #[derive(Debug, Default)]

@@ -15,8 +15,8 @@ use super::lease::{Answer, LeaseUpdate, Leases};
 use super::link::{Link, Up};
 use super::step::{Failure, Step};
 use super::watch::{CALL_MAX, failure};
-use super::{Entry, Event, Log, Message, Settings, Status, keys_of_zone};
-use crate::Change;
+use super::{Entry, Event, Message, Settings, Status, keys_of_zone};
+use crate::{Change, Log};
 
 /// The wait after a question about a lease that did not get through.
 const LEASE_RETRY: Duration = Duration::from_millis(500);

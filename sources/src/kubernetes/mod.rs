@@ -1,12 +1,26 @@
 //! Services, EndpointSlices, Namespaces and Pods of a Kubernetes API server: listed once, then followed by watch; a query
 //! never causes a request.
 
+mod decode;
+mod follow;
+mod kind;
+mod limits;
+mod link;
+mod meter;
 mod objects;
+mod raw;
+mod run;
+mod status;
+mod step;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use kind::Kind;
+pub use link::{Unusable, World, check};
 pub use objects::{Change, Endpoint, EndpointAddress, External, Message, ObjectKey, Port, Service, ServiceKind, Slice};
+pub use run::run;
+pub use status::{Histogram, PROGRAMMING_BOUNDS, Programmed, REQUEST_BOUNDS, Requests, Standing, Status};
 
 /// Changes in one [`Message`].
 pub const CHANGES_MAX: usize = 1_024;

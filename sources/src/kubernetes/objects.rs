@@ -16,7 +16,7 @@ pub struct ObjectKey {
 }
 
 /// A Service, or a ServiceImport of `multicluster.x-k8s.io`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
     /// What its name leads to.
     pub kind: ServiceKind,
@@ -27,7 +27,7 @@ pub struct Service {
 }
 
 /// What the name of a Service leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ServiceKind {
     /// `spec.clusterIPs`, else `spec.clusterIP`; of a ServiceImport `spec.ips`.
     ClusterIps(Box<[IpAddr]>),
@@ -38,7 +38,7 @@ pub enum ServiceKind {
 }
 
 /// A port of a Service or a slice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Port {
     /// Empty where it has none.
     pub name: Box<str>,
@@ -49,7 +49,7 @@ pub struct Port {
 }
 
 /// Where a Service can be reached from outside.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum External {
     /// An address.
     Address(IpAddr),
@@ -73,7 +73,7 @@ pub struct Slice {
 }
 
 /// One address of a ready endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// The address.
     pub address: EndpointAddress,
@@ -85,7 +85,7 @@ pub struct Endpoint {
 }
 
 /// Where an endpoint is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EndpointAddress {
     /// Address type IPv4 or IPv6.
     Ip(IpAddr),

@@ -16,7 +16,7 @@ use super::collect::{Collect, Progress, reply};
 use super::step::{Answer, Step, Todo};
 use super::{Event, Settings};
 use crate::Record;
-use crate::etcd::{Level, Log};
+use crate::{Level, Log};
 
 /// How long a connection may take to come about.
 const CONNECT_TIME: Duration = Duration::from_secs(5);

@@ -2,10 +2,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use nodens_sources::Change;
-use nodens_sources::etcd::{
-    Entry, LEASE_REQUESTS_PER_SEC, LeaseId, LeaseState, Level, Log, Message, Settings, Status, run,
-};
+use nodens_sources::etcd::{Entry, LEASE_REQUESTS_PER_SEC, LeaseId, LeaseState, Message, Settings, Status, run};
+use nodens_sources::{Change, Level, Log};
 use nodens_wire::NameBuf;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

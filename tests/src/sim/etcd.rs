@@ -37,7 +37,7 @@ impl Log {
             }
             match value {
                 Some(value) => {
-                    let version = keys.get(&**key).map_or(1, |(_, version)| version + 1);
+                    let version = keys.get(&**key).map_or(1_i64, |(_, version)| *version + 1);
                     keys.insert(&**key, (&**value, version));
                 }
                 None => _ = keys.remove(&**key),

@@ -19,6 +19,7 @@ use nodens_engine::forward::Stanza;
 use nodens_engine::io::{CounterValues, Counters, ListenerId};
 use nodens_engine::stats::{Series, WorkerStats};
 use nodens_sources::etcd::Status;
+use nodens_sources::kubernetes as source;
 
 use super::health::HealthMetrics;
 use super::http::{self, HttpMetrics};
@@ -27,6 +28,7 @@ use super::text::{Kind, Page};
 use crate::facts::Facts;
 
 mod caches;
+mod kubernetes;
 mod queries;
 mod templates;
 mod upstreams;
@@ -90,6 +92,8 @@ pub struct Shown {
     pub plugins: Vec<PluginEnabled>,
     /// The stanzas of `etcd`.
     pub etcd: Vec<EtcdMetrics>,
+    /// The stanzas of `kubernetes`.
+    pub kubernetes: Vec<Arc<source::Status>>,
     /// The stanzas of `forward` and `proxy`.
     pub stanzas: Vec<Arc<Stanza>>,
     /// The `cache` directives.
@@ -192,6 +196,7 @@ impl Metrics {
         self.hosts.show(&mut page);
         self.health.show(&mut page);
         etcd(&shown, &mut page);
+        kubernetes::all(&shown, &mut page);
         upstreams::all(self, &shown, &mut page);
         caches::all(self, &shown, &mut page);
         self.workers(&shown, &mut page);

@@ -29,7 +29,6 @@ pub(super) fn autopath(line: &Line, block: &mut ServerBlock, scope: &mut Scope<'
     };
     match conf.text.strip_prefix('@') {
         Some("kubernetes") => {
-            not_yet(conf, scope);
             let text = read_named(scope.world, Path::new(RESOLV_CONF)).unwrap_or_default();
             block.pod_autopath = Some(PodAutopath {
                 zones: scope.zones(zones),
@@ -75,11 +74,4 @@ fn of_file(conf: &Word, zones: &[Word], scope: &mut Scope<'_>) -> Option<Autopat
         zones: scope.zones(zones),
         search,
     })
-}
-
-fn not_yet(conf: &Word, scope: &mut Scope<'_>) {
-    let error = Diagnostic::error(conf.span, "plugin/autopath: nodens does not have '@kubernetes' yet");
-    scope
-        .findings
-        .error(error.help("name a file like /etc/resolv.conf, whose `search` line holds for all clients"));
 }

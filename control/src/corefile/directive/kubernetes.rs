@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nodens_sources::kubernetes::{Limits, Server, Settings, TlsFiles};
-use nodens_wire::{Name, NameBuf};
+use nodens_wire::NameBuf;
 
 use super::scope::Scope;
 use super::{number, selector};
@@ -13,6 +13,7 @@ use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
 use crate::corefile::settings::{Kubernetes, PathSetting, PodNames};
 use crate::corefile::source::Span;
+use crate::corefile::zone::is_reverse;
 
 const OPTIONS: [&str; 18] = [
     "endpoint",
@@ -98,7 +99,7 @@ fn read(option: &Line, kubernetes: &mut Kubernetes, said: &mut Said, scope: &mut
     let span = option.name.span;
     let source = &mut kubernetes.source;
     match &*option.name.text {
-        "endpoint" => said.endpoint = endpoint(option, scope).or(said.endpoint.take()),
+        "endpoint" => said.endpoint = endpoint(option, scope).or_else(|| said.endpoint.take()),
         "tls" => match option.args.as_slice() {
             [cert, key, ca] => said.tls = Some(([cert, key, ca].map(|word| file(word, scope)), span)),
             _ => scope.argument_count(option, "a certificate, its key, and an authority"),
@@ -179,11 +180,6 @@ fn read(option: &Line, kubernetes: &mut Kubernetes, said: &mut Said, scope: &mut
 
 /// The first zone that is no reverse zone.
 fn primary(line: &Line, zones: &[NameBuf], scope: &mut Scope<'_>) -> Option<NameBuf> {
-    let arpa = ["in-addr.arpa.", "ip6.arpa."].map(|name| NameBuf::from_text(name).expect("they are names"));
-    let is_reverse = |zone: Name<'_>| {
-        let below = |arpa: &NameBuf| zone.is_within(arpa.as_name()) && zone != arpa.as_name();
-        arpa.iter().any(below)
-    };
     let Some(primary) = zones.iter().find(|zone| !is_reverse(zone.as_name())) else {
         let error = Diagnostic::error(line.span(), "non-reverse zone name must be used");
         scope
@@ -191,15 +187,6 @@ fn primary(line: &Line, zones: &[NameBuf], scope: &mut Scope<'_>) -> Option<Name
             .error(error.help("name the cluster's domain in front of them, such as `cluster.local`"));
         return None;
     };
-    if arpa.contains(primary)
-        && zones
-            .iter()
-            .any(|zone| !arpa.contains(zone) && !is_reverse(zone.as_name()))
-    {
-        let text = format!("plugin/kubernetes: PTR records name what lies in {primary}, the first zone");
-        let warning = Diagnostic::warning(line.name.span, text);
-        scope.findings.warn(warning.help("put the cluster's domain first"));
-    }
     Some(primary.clone())
 }
 
@@ -285,15 +272,12 @@ pub(super) fn ttl(option: &Line, scope: &mut Scope<'_>) -> Option<u32> {
         scope.argument_count(option, "seconds");
         return None;
     };
-    let seconds = match word.text.parse::<i64>() {
-        Ok(seconds) => seconds,
-        Err(_) => {
-            let error = Diagnostic::error(word.span, format!("ttl is no number: {}", word.text));
-            scope
-                .findings
-                .error(error.label(format!("expected 0 to {TTL_MAX}, without a unit")));
-            return None;
-        }
+    let Ok(seconds) = word.text.parse::<i64>() else {
+        let error = Diagnostic::error(word.span, format!("ttl is no number: {}", word.text));
+        scope
+            .findings
+            .error(error.label(format!("expected 0 to {TTL_MAX}, without a unit")));
+        return None;
     };
     let secs = u32::try_from(seconds).ok().filter(|secs| *secs <= TTL_MAX);
     if secs.is_none() {

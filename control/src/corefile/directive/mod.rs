@@ -57,7 +57,7 @@ use scope::Scope;
 pub use edns::NSID_LEN_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
-pub const KNOWN: [&str; 45] = [
+pub const KNOWN: [&str; 47] = [
     "acl",
     "any",
     "auto",
@@ -77,6 +77,8 @@ pub const KNOWN: [&str; 45] = [
     "header",
     "health",
     "hosts",
+    "k8s_external",
+    "kubernetes",
     "loadbalance",
     "local",
     "log",
@@ -106,7 +108,7 @@ pub const KNOWN: [&str; 45] = [
 ];
 
 /// The directives of CoreDNS, and of its old releases, that nodens does not have yet.
-pub const MISSING: [&str; 18] = [
+pub const MISSING: [&str; 16] = [
     "azure",
     "clouddns",
     "dnssec",
@@ -116,8 +118,6 @@ pub const MISSING: [&str; 18] = [
     "grpc_server",
     "https",
     "https3",
-    "k8s_external",
-    "kubernetes",
     "nomad",
     "proxyproto",
     "quic",

@@ -9,13 +9,13 @@ const REASONS_MAX: usize = 8;
 
 /// What was said lately, and when.
 #[derive(Debug, Default)]
-pub(super) struct Quiet {
+pub(crate) struct Quiet {
     said: Vec<(String, Instant)>,
 }
 
 impl Quiet {
     /// Whether `text` is worth saying now; if so, it counts as said.
-    pub(super) fn says(&mut self, text: &str, now: Instant) -> bool {
+    pub(crate) fn says(&mut self, text: &str, now: Instant) -> bool {
         self.said.retain(|(_, at)| now.saturating_duration_since(*at) < REPEAT);
         if self.said.iter().any(|(said, _)| said == text) {
             return false;
@@ -28,7 +28,7 @@ impl Quiet {
     }
 
     /// All is well again: every reason is new.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.said.clear();
     }
 }

@@ -1,0 +1,275 @@
+//! What a Kubernetes API server says becomes new versions of a cluster.
+//!
+//! ```text
+//!   Message ──> Change by Change ──> Editor: the changed services' paths ──> publish
+//! ```
+//!
+//! The source tells an object only when something about it changed, so everything that is told is published, all that came
+//! at once in one version.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use nodens_engine::cluster::{Address, Cluster, Editor, Endpoint, External, Kind, Of, Place, Port, Service, Slice};
+use nodens_engine::snapshot::ZoneId;
+use nodens_engine::zone::Zone;
+use nodens_sources::kubernetes::{self as source, Change, EndpointAddress, Message, ObjectKey, ServiceKind, Status};
+use nodens_wire::NameBuf;
+use tokio::sync::mpsc;
+
+use crate::output;
+use crate::publish::Publisher;
+use crate::rebuild::unix_secs;
+
+/// One cluster, kept up to date.
+#[derive(Debug)]
+pub struct ClusterRebuild {
+    id: ZoneId,
+    cluster: Cluster,
+    /// Of slices: which service each belongs to.
+    slices: HashMap<(Of, ObjectKey), Box<[u8]>>,
+    /// Of pods: their addresses.
+    pods: HashMap<ObjectKey, Box<[IpAddr]>>,
+    /// How many pods of a namespace have an address; those of a host's network share it.
+    pods_at: HashMap<(IpAddr, Box<[u8]>), u32>,
+    /// Everything has been read once.
+    synced: Arc<AtomicBool>,
+    publisher: Arc<Publisher>,
+    status: Arc<Status>,
+}
+
+/// An endpoint change that is about to show.
+struct Programmed {
+    is_headless: bool,
+    since: SystemTime,
+}
+
+impl ClusterRebuild {
+    /// For a cluster of which nothing is known yet.
+    pub fn new(
+        id: ZoneId,
+        cluster: Cluster,
+        synced: Arc<AtomicBool>,
+        publisher: Arc<Publisher>,
+        status: Arc<Status>,
+    ) -> Self {
+        Self {
+            id,
+            cluster,
+            slices: HashMap::new(),
+            pods: HashMap::new(),
+            pods_at: HashMap::new(),
+            synced,
+            publisher,
+            status,
+        }
+    }
+
+    /// Applies messages until the source ends.
+    pub async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        while let Some(message) = messages.recv().await {
+            self.apply(message);
+            if self.publisher.sweep() {
+                // A worker was in the middle of a batch; batches are short.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Applies one message, and publishes what it changes.
+    pub fn apply(&mut self, message: Message) {
+        let mut editor = self.cluster.edit();
+        let mut programmed = Vec::new();
+        match message {
+            Message::Changes(changes) => {
+                for change in changes {
+                    self.change(change, &mut editor, &mut programmed);
+                }
+            }
+            Message::Synced => editor.synced(),
+        }
+        self.cluster = editor.finish((unix_secs() & u64::from(u32::MAX)) as u32);
+        self.publisher
+            .zone(self.id, Zone::Cluster(Box::new(self.cluster.clone())));
+        self.synced.store(self.cluster.is_synced(), Ordering::Release);
+        for Programmed { is_headless, since } in programmed {
+            let services = if is_headless {
+                source::Programmed::Headless
+            } else {
+                source::Programmed::ClusterIp
+            };
+            self.status.programmed(services, since.elapsed().unwrap_or_default());
+        }
+    }
+
+    fn change(&mut self, change: Change, editor: &mut Editor, programmed: &mut Vec<Programmed>) {
+        match change {
+            Change::Namespace(name, exists) => {
+                if let Some(label) = labels([&*name]) {
+                    editor.namespace(&label, exists);
+                }
+            }
+            Change::Service(key, service) => put_service(Of::Cluster, &key, service, editor),
+            Change::Import(key, service) => put_service(Of::Clusterset, &key, service, editor),
+            Change::Slice(key, slice) => self.put_slice(Of::Cluster, key, slice, editor, programmed),
+            Change::ImportedSlice(key, slice) => self.put_slice(Of::Clusterset, key, slice, editor, programmed),
+            Change::Pod(key, addresses) => self.put_pod(key, addresses, editor),
+        }
+    }
+
+    fn put_slice(
+        &mut self,
+        of: Of,
+        key: ObjectKey,
+        slice: Option<source::Slice>,
+        editor: &mut Editor,
+        programmed: &mut Vec<Programmed>,
+    ) {
+        let id = key.name.as_bytes();
+        let own = slice
+            .as_ref()
+            .and_then(|slice| labels([&*slice.service, &*key.namespace]));
+        let of_before = self.slices.get(&(of, key.clone()));
+        if let Some(before) = of_before.filter(|before| Some(*before) != own.as_ref()) {
+            editor.remove_slice(of, before, id);
+        }
+        let (Some(own), Some(slice)) = (own, slice) else {
+            self.slices.remove(&(of, key));
+            return;
+        };
+        if let Some(since) = slice.changed
+            && of == Of::Cluster
+            && self.cluster.is_synced()
+            && let Some(kind) = editor.kind(of, &own)
+        {
+            let is_headless = kind == Kind::Endpoints;
+            programmed.push(Programmed { is_headless, since });
+        }
+        editor.put_slice(of, &own, self::slice(id, slice));
+        self.slices.insert((of, key), own);
+    }
+
+    fn put_pod(&mut self, key: ObjectKey, addresses: Option<Box<[IpAddr]>>, editor: &mut Editor) {
+        let Some(namespace) = labels([&*key.namespace]) else {
+            return;
+        };
+        let before = match &addresses {
+            Some(now) => self.pods.insert(key, now.clone()),
+            None => self.pods.remove(&key),
+        };
+        for &address in addresses.iter().flatten() {
+            let count = self.pods_at.entry((address, namespace.clone())).or_default();
+            *count += 1;
+            if *count == 1 {
+                editor.pod(&Address::from(address), &namespace, true);
+            }
+        }
+        for address in before.into_iter().flatten() {
+            let at = (address, namespace.clone());
+            let Some(count) = self.pods_at.get_mut(&at) else {
+                continue;
+            };
+            *count -= 1;
+            if *count == 0 {
+                self.pods_at.remove(&at);
+                editor.pod(&Address::from(address), &namespace, false);
+            }
+        }
+    }
+}
+
+fn put_service(of: Of, key: &ObjectKey, service: Option<source::Service>, editor: &mut Editor) {
+    if let Some(labels) = labels([&*key.name, &*key.namespace]) {
+        editor.service(of, &labels, service.map(|service| self::service(key, service)));
+    }
+}
+
+/// Labels in wire form; none where one is no label.
+fn labels<const N: usize>(texts: [&str; N]) -> Option<Box<[u8]>> {
+    let mut bytes = Vec::with_capacity(32);
+    for text in texts {
+        let len = u8::try_from(text.len()).ok().filter(|len| (1..64).contains(len))?;
+        bytes.push(len);
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    Some(bytes.into())
+}
+
+fn service(key: &ObjectKey, service: source::Service) -> Service {
+    let kind = match service.kind {
+        ServiceKind::ClusterIps(addresses) => Kind::Addresses(addresses.iter().map(|&at| at.into()).collect()),
+        ServiceKind::Headless => Kind::Endpoints,
+        ServiceKind::ExternalName(name) => match alias(&name) {
+            Some(name) => Kind::Alias(name),
+            None => {
+                let ObjectKey { namespace, name: own } = key;
+                output::warning(&format!(
+                    "plugin/kubernetes: Service {namespace}/{own}: externalName {name:?} is no DNS name, so the Service has none"
+                ));
+                Kind::Nothing
+            }
+        },
+    };
+    let external = service.external.into_iter().filter_map(|external| match external {
+        source::External::Address(address) => Some(External::Address(address.into())),
+        source::External::Hostname(name) => alias(&name).map(External::Name),
+    });
+    Service {
+        kind,
+        ports: ports(service.ports),
+        external: external.collect(),
+    }
+}
+
+/// The name that an alias leads to. An address is none.
+fn alias(text: &str) -> Option<Box<[u8]>> {
+    if text.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let name = NameBuf::from_text(text).ok()?;
+    Some(name.as_bytes().into())
+}
+
+fn ports(ports: Box<[source::Port]>) -> Box<[Port]> {
+    let port = |port: source::Port| Port {
+        name: port.name.to_ascii_lowercase().into_bytes().into(),
+        protocol: port.protocol.into_boxed_bytes(),
+        number: port.number,
+    };
+    ports.into_iter().map(port).collect()
+}
+
+fn slice(id: &[u8], slice: source::Slice) -> Slice {
+    let mut zones: Vec<Box<[u8]>> = Vec::new();
+    let endpoints = slice.endpoints.into_iter().filter_map(|endpoint| {
+        let place = match endpoint.address {
+            EndpointAddress::Ip(address) => Place::Address(address.into()),
+            EndpointAddress::Name(name) => Place::Name(alias(&name)?),
+        };
+        let zone = endpoint.zone.and_then(|zone| {
+            let parts = zone.split('.').map(|part| labels([part]));
+            let zone: Box<[u8]> = parts.collect::<Option<Vec<_>>>()?.concat().into();
+            let at = zones.iter().position(|own| *own == zone).unwrap_or_else(|| {
+                zones.push(zone);
+                zones.len() - 1
+            });
+            u16::try_from(at).ok()
+        });
+        Some(Endpoint {
+            place,
+            label: endpoint.label.map(str::into_boxed_bytes),
+            zone,
+        })
+    });
+    let endpoints = endpoints.collect();
+    Slice::new(
+        id,
+        slice.cluster.as_bytes(),
+        ports(slice.ports),
+        zones.into(),
+        endpoints,
+    )
+}
