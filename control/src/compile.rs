@@ -8,7 +8,6 @@ use std::task::Waker;
 use nodens_engine::forward::Stanza;
 use nodens_engine::io::{ListenerId, Transport};
 use nodens_engine::log::{Classes, LogRule};
-use nodens_engine::plan::autopath::{Autopath, Search};
 use nodens_engine::plan::rewrite::Rewrite;
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
@@ -28,7 +27,7 @@ use crate::admin::{CacheMetrics, PluginEnabled, SeriesLabels};
 use crate::auto::AutoSource;
 use crate::caches;
 use crate::certificates::{self, Certificates};
-use crate::corefile::settings::{self, Key, PathSetting, QueriesMax, Scheme, ServerBlock, UpstreamPlace};
+use crate::corefile::settings::{self, Key, PathSetting, Scheme, ServerBlock, UpstreamPlace};
 use crate::corefile::{Diagnostic, Span};
 use crate::forward::StanzaKey;
 use crate::kubernetes::{self, ClusterSource};
@@ -231,7 +230,7 @@ impl Compiler<'_> {
                 let listener = &mut self.out.config.listeners[usize::from(listener.0)];
                 listener.any_class |= block.chaos.is_some() || !block.forward.is_empty() || !block.proxy.is_empty();
                 listener.debug |= block.debug;
-                grant(&mut listener.streams, &block.timeouts);
+                steps::grant(&mut listener.streams, &block.timeouts);
                 if key.scheme == Scheme::Tls
                     && let Some(tls) = &tls
                 {
@@ -415,10 +414,7 @@ impl Compiler<'_> {
     /// The steps of a block, in the order of execution.
     fn plan(&mut self, block: &ServerBlock) -> Plan {
         let mut steps = Vec::new();
-        let cluster = block
-            .kubernetes
-            .as_ref()
-            .map(|stanza| (stanza, self.cluster(block, stanza)));
+        let cluster = block.kubernetes.as_ref().map(|stanza| self.cluster(block, stanza));
         if let Some(settings::Local { localhost_prefix }) = block.local {
             steps.push(Step::Local(Local { localhost_prefix }));
         }
@@ -444,22 +440,7 @@ impl Compiler<'_> {
                 rules: block.rewrite.as_slice().into(),
             }));
         }
-        if let Some(autopath) = &block.autopath {
-            steps.push(Step::Autopath(Autopath {
-                zones: autopath.zones.clone(),
-                search: Search::Fixed(autopath.search.clone()),
-            }));
-        }
-        if let (Some(autopath), Some((stanza, id))) = (&block.pod_autopath, cluster) {
-            steps.push(Step::Autopath(Autopath {
-                zones: autopath.zones.clone(),
-                search: Search::OfPod {
-                    data: id,
-                    zones: self.set(&stanza.zones),
-                    behind: autopath.search.clone(),
-                },
-            }));
-        }
+        steps.extend(steps::autopath(block, cluster, self.hash).map(Step::Autopath));
         if !block.acl.is_empty() {
             steps.push(Step::Acl(steps::acl(block, self.hash)));
         }
@@ -505,7 +486,7 @@ impl Compiler<'_> {
                 fallthrough_unsupported: hosts.fallthrough_unsupported,
             }));
         }
-        if let (Some(stanza), Some((_, id))) = (&block.kubernetes, cluster) {
+        if let (Some(stanza), Some(id)) = (&block.kubernetes, cluster) {
             let (outside, inside) = kubernetes::steps(block, stanza, id, self.hash);
             steps.extend(outside.map(|step| Step::K8sExternal(Box::new(step))));
             steps.push(Step::Kubernetes(inside));
@@ -797,23 +778,5 @@ impl Compiler<'_> {
             classes: Classes { success, denial, error },
             format: number,
         }
-    }
-}
-
-/// What a block says of connections counts for its listeners, the last block's word most.
-fn grant(streams: &mut StreamLimits, timeouts: &settings::Timeouts) {
-    let settings::Timeouts {
-        read,
-        write,
-        idle,
-        queries_max,
-    } = *timeouts;
-    streams.first_query = read.unwrap_or(streams.first_query);
-    streams.write = write.unwrap_or(streams.write);
-    streams.idle = idle.unwrap_or(streams.idle);
-    match queries_max {
-        None => {}
-        Some(QueriesMax::Unlimited) => streams.queries_max = u64::MAX,
-        Some(QueriesMax::Of(queries)) => streams.queries_max = queries,
     }
 }

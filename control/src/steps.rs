@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use nodens_engine::plan::autopath::{Autopath, Search};
 use nodens_engine::plan::{Acl, AclAction, AclLine, AclStanza, Chaos, Cidr, Header, Nets, Written, ZoneMap};
+use nodens_engine::snapshot::ZoneId;
+use nodens_engine::stream::StreamLimits;
 use nodens_engine::zone::trie::NameHash;
 use nodens_sources::zonefile::OneRecord;
 use nodens_wire::NameBuf;
 
-use crate::corefile::settings::{self, ServerBlock};
+use crate::corefile::settings::{self, QueriesMax, ServerBlock};
 
 /// `acl`, without the numbers of its counters.
 pub fn acl(block: &ServerBlock, hash: &NameHash) -> Acl {
@@ -115,6 +118,47 @@ fn txt(text: &str) -> Box<[u8]> {
 
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// What a block says of connections counts for its listeners, the last block's word most.
+pub fn grant(streams: &mut StreamLimits, timeouts: &settings::Timeouts) {
+    let settings::Timeouts {
+        read,
+        write,
+        idle,
+        queries_max,
+    } = *timeouts;
+    streams.first_query = read.unwrap_or(streams.first_query);
+    streams.write = write.unwrap_or(streams.write);
+    streams.idle = idle.unwrap_or(streams.idle);
+    match queries_max {
+        None => {}
+        Some(QueriesMax::Unlimited) => streams.queries_max = u64::MAX,
+        Some(QueriesMax::Of(queries)) => streams.queries_max = queries,
+    }
+}
+
+/// `autopath` of a block, whose cluster is published as `cluster`.
+pub fn autopath(block: &ServerBlock, cluster: Option<ZoneId>, hash: &NameHash) -> Option<Autopath> {
+    if let Some(settings::Autopath { zones, search }) = &block.autopath {
+        return Some(Autopath {
+            zones: zones.clone(),
+            search: Search::Fixed(search.clone()),
+        });
+    }
+    let (own, stanza) = block.pod_autopath.as_ref().zip(block.kubernetes.as_ref())?;
+    let mut zones = ZoneMap::new(hash.clone());
+    for zone in &stanza.zones {
+        zones.entry(zone, || ());
+    }
+    Some(Autopath {
+        zones: own.zones.clone(),
+        search: Search::OfPod {
+            data: cluster?,
+            zones,
+            behind: own.search.clone(),
+        },
+    })
 }
 
 #[cfg(test)]
