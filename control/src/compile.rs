@@ -700,7 +700,13 @@ impl Compiler<'_> {
         let zones = kubernetes::apexes(stanza, block.k8s_external.as_ref());
         let key = SourceKey::Kubernetes(settings.clone(), zones.clone());
         let id = self.numbers.zones(key, 1)[0];
-        self.out.clusters.push(ClusterSource { id, settings, zones });
+        self.out.clusters.push(ClusterSource {
+            id,
+            settings,
+            zones,
+            span: stanza.server_span,
+            files: stanza.files.clone(),
+        });
         id
     }
 

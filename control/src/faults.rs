@@ -41,6 +41,11 @@ pub fn beside(errors: Vec<Diagnostic>, compiled: Compiled) -> Findings {
             found.note(finding);
         }
     }
+    for source in compiled.clusters {
+        if let Err(finding) = source.check_here() {
+            found.note(finding);
+        }
+    }
     let mut odd = |span: Span, text: &str| found.note(Diagnostic::warning(span, text));
     for source in compiled.hosts {
         let span = source.settings.file_span;
@@ -130,6 +135,36 @@ mod tests {
         has(&warnings, 1, &["Corefile:11", "some-hosts:2"]);
         has(&warnings, 2, &["Corefile:13", "Directory does not exist: none"]);
         assert!(!folder.path().join("keys").exists(), "nothing is made");
+    }
+
+    #[test]
+    fn an_api_server_needs_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join("config"),
+            "kind: Config\ncontexts: []\ncurrent-context: a\n",
+        )
+        .unwrap();
+        let root = folder.path().display();
+        let (errors, warnings) = drawn(
+            folder.path(),
+            &format!(
+                "a.example {{\nroot {root}\nkubernetes {{\nkubeconfig none\n}}\n}}
+                b.example {{\nroot {root}\nkubernetes {{\nkubeconfig config other\n}}\n}}
+                c.example {{\nkubernetes {{\nendpoint https://192.0.2.1\ntls cert key ca\n}}\n}}
+                d.example {{\nkubernetes\n}}"
+            ),
+        );
+        assert_eq!(errors.len(), 3, "{}", errors.join("\n"));
+        assert!(errors.iter().all(|error| error.contains("= help: ")));
+        has(&errors, 0, &["Corefile:4", "error reading", "none"]);
+        has(&errors, 1, &["Corefile:10", "failed to load current context: other"]);
+        has(&errors, 2, &["Corefile:16", "cert"]);
+        has(
+            &warnings,
+            0,
+            &["unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST"],
+        );
     }
 
     #[test]

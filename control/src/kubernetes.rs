@@ -1,6 +1,8 @@
 //! What a `kubernetes` stanza and the `k8s_external` beside it say, in the engine's words.
 
+use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use nodens_engine::cluster::{Address, Apex, Authority, ExternalView, Pods, Shown, View, Zoned};
@@ -8,12 +10,13 @@ use nodens_engine::io::local_addresses;
 use nodens_engine::plan::{External, Kubernetes, ZoneMap};
 use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::trie::NameHash;
-use nodens_sources::kubernetes;
+use nodens_sources::kubernetes::{self, Server, Unusable, World};
 use nodens_wire::{Name, NameBuf};
 
-use crate::addresses;
-use crate::corefile::is_reverse;
-use crate::corefile::settings::{self, PodNames, ServerBlock};
+use crate::certificates::FILE_BYTES_MAX;
+use crate::corefile::settings::{self, PathSetting, PodNames, ServerBlock};
+use crate::corefile::{Diagnostic, Span, is_reverse};
+use crate::{addresses, files};
 
 /// The longest that a SOA of a cluster's zone may be kept, in seconds.
 const SOA_TTL_MAX: u32 = 300;
@@ -27,6 +30,60 @@ pub struct ClusterSource {
     pub settings: kubernetes::Settings,
     /// The zones that show it, those of `k8s_external` last.
     pub zones: Vec<Apex>,
+    /// Where the API server is said.
+    pub span: Span,
+    /// The files that are named there.
+    pub files: Vec<PathSetting>,
+}
+
+impl ClusterSource {
+    /// What keeps it from ever asking the API server, as things are now; drawn at the word that is to blame.
+    ///
+    /// # Errors
+    /// The first thing that is missing or wrong.
+    pub fn check(&self) -> Result<(), Diagnostic> {
+        let Err(error) = kubernetes::check(&self.settings.server, &Machine) else {
+            return Ok(());
+        };
+        let named = |file: &PathSetting| error.file() == Some(&*file.path);
+        let span = self
+            .files
+            .iter()
+            .find(|file| named(file))
+            .map_or(self.span, |file| file.span);
+        let diagnostic = Diagnostic::error(span, format!("plugin/kubernetes: {error}"));
+        Err(diagnostic.help(match error {
+            Unusable::NotInCluster => "run it in a pod, or name the API server with `kubeconfig` or `endpoint`",
+            Unusable::Url { .. } => "write a URL such as `https://192.0.2.1:6443`",
+            Unusable::Tls(_) => "the files are, in this order: certificate, key, authority",
+            Unusable::Kubeconfig { .. } => "`kubectl --kubeconfig FILE config get-contexts` shows what is in it",
+            Unusable::Unreadable { .. } | Unusable::Client(_) => "the files that are named there must be readable here",
+        }))
+    }
+
+    /// The same where the server may be meant to run elsewhere: that it does not run in a pod here is odd at most.
+    ///
+    /// # Errors
+    /// As of [`Self::check`].
+    pub fn check_here(&self) -> Result<(), Diagnostic> {
+        self.check().map_err(|found| match self.settings.server {
+            Server::InCluster => Diagnostic::warning(self.span, found.text),
+            Server::Endpoint { .. } | Server::Kubeconfig { .. } => found,
+        })
+    }
+}
+
+/// The machine.
+struct Machine;
+
+impl World for Machine {
+    fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
+        files::read(file, FILE_BYTES_MAX)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
 }
 
 /// The zones that show the cluster of a block.

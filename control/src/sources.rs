@@ -140,7 +140,12 @@ pub fn begin(compiled: &Compiled, means: &Means, runs: impl Fn(&[ZoneId]) -> boo
     let new = compiled.etcd.iter().filter(|source| !runs(&source.zones));
     sources.extend(new.map(|source| etcd(source, means)));
     let new = compiled.clusters.iter().filter(|source| !runs(&[source.id]));
-    sources.extend(new.map(|source| cluster(source, means)));
+    for source in new {
+        match source.check() {
+            Ok(()) => sources.push(cluster(source, means)),
+            Err(error) => found.error(error),
+        }
+    }
     for certificates in &compiled.certificates {
         if let Err(error) = certificates.open_keys() {
             found.error(error);
@@ -247,7 +252,9 @@ fn etcd(source: &EtcdSource, means: &Means) -> Source {
 
 /// Its zones begin unsynced.
 fn cluster(source: &ClusterSource, means: &Means) -> Source {
-    let ClusterSource { id, settings, zones } = source;
+    let ClusterSource {
+        id, settings, zones, ..
+    } = source;
     let unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
     means.publisher.zone(*id, Zone::Cluster(Box::new(unsynced.clone())));
     let synced = Arc::new(AtomicBool::new(false));

@@ -291,3 +291,7 @@ fn ports(raw: Option<&[RawPort]>, bad: &mut Option<String>) -> Box<[Port]> {
     }
     found.into()
 }
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -68,6 +68,18 @@ pub enum Unusable {
     Client(Box<kube::Error>),
 }
 
+impl Unusable {
+    /// The file that is of no use.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Unreadable { file, .. } | Self::Kubeconfig { file, .. } => Some(file),
+            Self::Tls(error) => error.file(),
+            Self::NotInCluster | Self::Url { .. } | Self::Client(_) => None,
+        }
+    }
+}
+
 /// What the machine says that the server runs on.
 pub trait World {
     /// The bytes of a file.
@@ -318,3 +330,7 @@ fn uri(url: &str) -> Result<Uri, Unusable> {
     }
     Ok(uri)
 }
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

@@ -333,3 +333,7 @@ fn object_key(text: &str) -> ObjectKey {
         name: name.into(),
     }
 }
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::scope::Scope;
-use crate::corefile::diagnostic::Diagnostic;
+use crate::corefile::diagnostic::{Diagnostic, Findings};
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
 use crate::corefile::resolv_conf;
-use crate::corefile::settings::{Autopath, PodAutopath, ServerBlock};
+use crate::corefile::settings::{Autopath, PodAutopath, PodNames, ServerBlock};
 use crate::corefile::source::read_named;
 
 /// Suffixes of a search path, at most: each is a look-up more for a name that does not exist.
@@ -44,6 +44,17 @@ pub(super) fn autopath(line: &Line, block: &mut ServerBlock, scope: &mut Scope<'
                 .error(error.help("write `@kubernetes`, or name a file like /etc/resolv.conf"));
         }
         None => block.autopath = of_file(conf, zones, scope),
+    }
+}
+
+/// Which pod asks is known of verified ones alone.
+pub(super) fn check(block: &ServerBlock, findings: &mut Findings) {
+    let pods = block.kubernetes.as_ref().map(|kubernetes| kubernetes.pods);
+    if let Some(autopath) = &block.pod_autopath
+        && pods != Some(PodNames::Verified)
+    {
+        let text = "plugin/autopath: no effect: it needs `kubernetes` with `pods verified` in the block";
+        findings.warn(Diagnostic::warning(autopath.span, text));
     }
 }
 

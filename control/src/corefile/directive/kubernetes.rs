@@ -345,7 +345,8 @@ fn together(kubernetes: &Kubernetes, said: &Said, scope: &mut Scope<'_>) {
     if let (Some(zonal), Some(noendpoints)) = (said.zonal, said.noendpoints) {
         let text = "zonal requires the endpoint cache; remove noendpoints";
         let error = Diagnostic::error(zonal, text);
-        scope.findings.error(error.related(noendpoints, "taken away here"));
+        let error = error.related(noendpoints, "taken away here");
+        scope.findings.error(error.help("take one of the two out"));
     }
     let mut without_effect = |span: Span, text: &str| {
         let text = format!("plugin/kubernetes: {text}");

@@ -156,6 +156,7 @@ pub fn block(
     file::share_fallthrough(&mut block.file);
     secondary::share_fallthrough(&mut block.secondary);
     k8s_external::check(&block, findings);
+    autopath::check(&block, findings);
     block.keys = keys;
     block.root = root;
     (!block.keys.is_empty()).then_some(block)

@@ -17,10 +17,7 @@ fn read(directives: &str) -> (ServerBlock, Vec<String>, Vec<String>) {
         Ok(mut corefile) => (corefile.blocks.remove(0), Vec::new(), texts(&corefile.warnings)),
         Err(mut refused) => {
             let errors: Vec<String> = texts(&refused.errors);
-            let errors = errors
-                .into_iter()
-                .filter(|error| !error.contains("nodens does not have"));
-            (refused.blocks.remove(0), errors.collect(), texts(&refused.warnings))
+            (refused.blocks.remove(0), errors, texts(&refused.warnings))
         }
     }
 }
@@ -302,4 +299,8 @@ fn the_search_path_of_a_pod() {
         ("oak.example.".into(), "home.example.".into())
     );
     assert!(autopath("autopath @kubernetes\nautopath resolv.conf").is_none());
+    let warnings = |block: &str| read(block).2.len();
+    assert_eq!(warnings("autopath @kubernetes\nkubernetes {\npods verified\n}"), 0);
+    assert_eq!(warnings("autopath @kubernetes\nkubernetes"), 1);
+    assert_eq!(warnings("autopath @kubernetes"), 1);
 }

@@ -196,10 +196,6 @@ fn autopath() {
     );
     assert_eq!(load("autopath", ""), "! plugin/autopath: no resolv-conf specified");
     assert_eq!(
-        load("autopath @kubernetes", ""),
-        "! plugin/autopath: nodens does not have '@kubernetes' yet"
-    );
-    assert_eq!(
         load("autopath @file", ""),
         "! plugin/autopath: file does not implement the AutoPather interface"
     );
