@@ -47,6 +47,8 @@ pub(super) struct Follower<'s> {
     asked: u32,
     /// Attempts in a row that came to nothing.
     failed: u32,
+    /// The longest wait for the next one.
+    patience: Duration,
 }
 
 impl<'s> Follower<'s> {
@@ -61,6 +63,7 @@ impl<'s> Follower<'s> {
             seed: RandomState::new().hash_one(kind),
             asked: 0,
             failed: 0,
+            patience: backoff::DELAY_AWAY_MAX,
         }
     }
 
@@ -74,7 +77,7 @@ impl<'s> Follower<'s> {
                 }
             };
             if then == Then::Wait {
-                sleep(backoff::delay(self.failed, self.seed, backoff::DELAY_AWAY_MAX)).await;
+                sleep(backoff::delay(self.failed, self.seed, self.patience)).await;
                 self.failed = self.failed.saturating_add(1);
             }
         }
@@ -159,7 +162,8 @@ impl<'s> Follower<'s> {
         let mut line = Vec::new();
         loop {
             // What has come already is taken before anything is handed over.
-            let ready = body.read_until(b'\n', &mut line).now_or_never();
+            let room = (LINE_MAX + 1).saturating_sub(line.len()) as u64;
+            let ready = body.as_mut().take(room).read_until(b'\n', &mut line).now_or_never();
             let read = match ready {
                 Some(read) => read,
                 None => {
@@ -169,7 +173,8 @@ impl<'s> Follower<'s> {
                     } else {
                         begun.elapsed()
                     });
-                    match timeout(wait, body.read_until(b'\n', &mut line)).await {
+                    let room = (LINE_MAX + 1).saturating_sub(line.len()) as u64;
+                    match timeout(wait, body.as_mut().take(room).read_until(b'\n', &mut line)).await {
                         Ok(read) => read,
                         Err(_) => return self.fail(Failure::Broken("the connection is silent".to_owned())).await,
                     }
@@ -180,15 +185,15 @@ impl<'s> Follower<'s> {
                     self.flush().await;
                     return self.fail(Failure::Broken(error.to_string())).await;
                 }
-                Ok(_) if !line.ends_with(b"\n") => {
-                    self.flush().await;
-                    let lived = begun.elapsed();
-                    return self.take(Response::Ended { lived }).await;
-                }
                 Ok(_) if line.len() > LINE_MAX => {
                     return self
                         .fail(Failure::Broken("an object that is too large".to_owned()))
                         .await;
+                }
+                Ok(_) if !line.ends_with(b"\n") => {
+                    self.flush().await;
+                    let lived = begun.elapsed();
+                    return self.take(Response::Ended { lived }).await;
                 }
                 Ok(_) => {}
             }
@@ -268,6 +273,11 @@ impl<'s> Follower<'s> {
 
     async fn fail(&mut self, failure: Failure) -> Then {
         self.source.status.set_follows(self.kind, false);
+        self.patience = match failure {
+            // Somebody has to change something first.
+            Failure::Unknown(_) | Failure::Denied(_) | Failure::Missing(_) => backoff::DELAY_REFUSED_MAX,
+            _ => backoff::DELAY_AWAY_MAX,
+        };
         let is_news = !matches!(failure, Failure::Expired | Failure::Unsupported(_));
         if is_news {
             let text = self.failure_text(&failure);
@@ -396,6 +406,8 @@ impl RawStatus {
         };
         match (self.code, &*self.reason) {
             (410, _) | (_, "Expired" | "Gone") => Failure::Expired,
+            // Of a store that was restored from a backup: this version will not come again.
+            (504, _) if text.contains("Too large resource version") => Failure::Expired,
             (401, _) => Failure::Unknown(text),
             (403, _) => Failure::Denied(text),
             (404, _) => Failure::Missing(text),
