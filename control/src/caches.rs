@@ -85,13 +85,7 @@ impl Caches {
 
 /// `cache`, as the engine reads it.
 pub fn settings(cache: &settings::Cache, hash: &NameHash) -> engine::Settings {
-    let set = |zones: &[NameBuf]| {
-        let mut set = ZoneMap::new(hash.clone());
-        for zone in zones {
-            set.entry(zone, || ());
-        }
-        set
-    };
+    let set = |zones: &[NameBuf]| ZoneMap::set(zones, hash);
     engine::Settings {
         zones: set(&cache.zones),
         success: bounds(&cache.success),

@@ -16,7 +16,9 @@ use std::time::SystemTime;
 use nodens_engine::cluster::{Address, Cluster, Editor, Endpoint, External, Kind, Of, Place, Port, Service, Slice};
 use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::Zone;
-use nodens_sources::kubernetes::{self as source, Change, EndpointAddress, Message, ObjectKey, ServiceKind, Status};
+use nodens_sources::kubernetes::{
+    self as source, Change, EndpointAddress, Message, ObjectKey, Programmed, ServiceKind, Status,
+};
 use nodens_wire::NameBuf;
 use tokio::sync::mpsc;
 
@@ -41,11 +43,8 @@ pub struct ClusterRebuild {
     status: Arc<Status>,
 }
 
-/// An endpoint change that is about to show.
-struct Programmed {
-    is_headless: bool,
-    since: SystemTime,
-}
+/// Endpoint changes that are about to show: of which services, and when each was made.
+type Changed = Vec<(Programmed, SystemTime)>;
 
 impl ClusterRebuild {
     /// For a cluster of which nothing is known yet.
@@ -91,21 +90,16 @@ impl ClusterRebuild {
             }
             Message::Synced => editor.synced(),
         }
-        self.cluster = editor.finish((unix_secs() & u64::from(u32::MAX)) as u32);
+        self.cluster = editor.finish(unix_secs());
         self.publisher
             .zone(self.id, Zone::Cluster(Box::new(self.cluster.clone())));
         self.synced.store(self.cluster.is_synced(), Ordering::Release);
-        for Programmed { is_headless, since } in programmed {
-            let services = if is_headless {
-                source::Programmed::Headless
-            } else {
-                source::Programmed::ClusterIp
-            };
+        for (services, since) in programmed {
             self.status.programmed(services, since.elapsed().unwrap_or_default());
         }
     }
 
-    fn change(&mut self, change: Change, editor: &mut Editor, programmed: &mut Vec<Programmed>) {
+    fn change(&mut self, change: Change, editor: &mut Editor, programmed: &mut Changed) {
         match change {
             Change::Namespace(name, exists) => {
                 if let Some(label) = labels([&*name]) {
@@ -126,7 +120,7 @@ impl ClusterRebuild {
         key: ObjectKey,
         slice: Option<source::Slice>,
         editor: &mut Editor,
-        programmed: &mut Vec<Programmed>,
+        programmed: &mut Changed,
     ) {
         let id = key.name.as_bytes();
         let own = slice
@@ -143,10 +137,14 @@ impl ClusterRebuild {
         if let Some(since) = slice.changed
             && of == Of::Cluster
             && self.cluster.is_synced()
-            && let Some(kind) = editor.kind(of, &own)
+            && let Some(is_headless) = editor.is_headless(of, &own)
         {
-            let is_headless = kind == Kind::Endpoints;
-            programmed.push(Programmed { is_headless, since });
+            let services = if is_headless {
+                Programmed::Headless
+            } else {
+                Programmed::ClusterIp
+            };
+            programmed.push((services, since));
         }
         editor.put_slice(of, &own, self::slice(id, slice));
         self.slices.insert((of, key), own);

@@ -404,11 +404,7 @@ impl Compiler<'_> {
     }
 
     fn set(&self, zones: &[NameBuf]) -> ZoneMap<()> {
-        let mut set = self.map();
-        for zone in zones {
-            set.entry(zone, || ());
-        }
-        set
+        ZoneMap::set(zones, self.hash)
     }
 
     /// The steps of a block, in the order of execution.

@@ -152,7 +152,7 @@ pub fn steps(
         External {
             data: id,
             zones,
-            fallthrough: external.fallthrough.as_deref().map(|zones| set(zones, hash)),
+            fallthrough: external.fallthrough.as_deref().map(|zones| ZoneMap::set(zones, hash)),
             view: Arc::clone(&view),
             external: ExternalView {
                 ttl: external.ttl_secs,
@@ -165,7 +165,7 @@ pub fn steps(
     let inside = Kubernetes {
         data: id,
         zones,
-        fallthrough: stanza.fallthrough.as_deref().map(|zones| set(zones, hash)),
+        fallthrough: stanza.fallthrough.as_deref().map(|zones| ZoneMap::set(zones, hash)),
         view,
     };
     (outside, inside)
@@ -178,14 +178,6 @@ fn shown(place: usize, kind: Zoned) -> Shown {
         place: u16::try_from(place).unwrap_or(u16::MAX),
         kind,
     }
-}
-
-fn set(zones: &[NameBuf], hash: &NameHash) -> ZoneMap<()> {
-    let mut set = ZoneMap::new(hash.clone());
-    for zone in zones {
-        set.entry(zone, || ());
-    }
-    set
 }
 
 /// A name without its root, in wire form.

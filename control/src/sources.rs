@@ -76,6 +76,21 @@ impl Source {
         }
     }
 
+    /// One whose zones begin unsynced: `task` says of each when it has been read, and `ready` asks for it under this name.
+    fn synced_later(
+        zones: Vec<ZoneId>,
+        synced: Vec<Arc<AtomicBool>>,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        let own = synced.clone();
+        let reporter = Reporter::new(name, move || own.iter().all(|zone| zone.load(Ordering::Acquire)));
+        let mut begun = Self::follow(zones, Arc::default(), task);
+        begun.synced = synced;
+        begun.reporter = Some(Arc::new(reporter));
+        begun
+    }
+
     /// The zones that it fills.
     pub fn zones(&self) -> &[ZoneId] {
         &self.zones
@@ -238,15 +253,11 @@ fn etcd(source: &EtcdSource, means: &Means) -> Source {
     let task = async move {
         tokio::join!(reading, rebuild.run(receiver));
     };
-    let own = synced.clone();
-    let reporter = Reporter::new("etcd", move || own.iter().all(|zone| zone.load(Ordering::Acquire)));
-    let mut source = Source::follow(zones.clone(), Arc::default(), task);
-    source.synced = synced;
+    let mut source = Source::synced_later(zones.clone(), synced, "etcd", task);
     source.etcd = Some(EtcdMetrics {
         path: settings.path.clone(),
         status,
     });
-    source.reporter = Some(Arc::new(reporter));
     source
 }
 
@@ -273,12 +284,8 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
     let task = async move {
         tokio::join!(reading, rebuild.run(receiver));
     };
-    let own = Arc::clone(&synced);
-    let reporter = Reporter::new("kubernetes", move || own.load(Ordering::Acquire));
-    let mut source = Source::follow(vec![*id], Arc::default(), task);
-    source.synced = vec![synced];
+    let mut source = Source::synced_later(vec![*id], vec![synced], "kubernetes", task);
     source.kubernetes = Some(status);
-    source.reporter = Some(Arc::new(reporter));
     source
 }
 

@@ -147,15 +147,11 @@ pub fn autopath(block: &ServerBlock, cluster: Option<ZoneId>, hash: &NameHash) -
         });
     }
     let (own, stanza) = block.pod_autopath.as_ref().zip(block.kubernetes.as_ref())?;
-    let mut zones = ZoneMap::new(hash.clone());
-    for zone in &stanza.zones {
-        zones.entry(zone, || ());
-    }
     Some(Autopath {
         zones: own.zones.clone(),
         search: Search::OfPod {
             data: cluster?,
-            zones,
+            zones: ZoneMap::set(&stanza.zones, hash),
             behind: own.search.clone(),
         },
     })

@@ -52,13 +52,9 @@ type Trail = ArrayVec<nodens_wire::NameBuf, { ALIASES_MAX + 1 }>;
 impl<'a, 'z> Look<'a, 'z> {
     /// Answers for a zone of a `kubernetes` stanza.
     pub(crate) fn respond(&mut self, answer: &mut Answer<'z>) -> Outcome {
-        if matches!(self.asked.rtype, Rtype::AXFR | Rtype::IXFR) {
-            answer.rcode = Rcode::REFUSED;
+        if !self.begin(StepName::Kubernetes, answer) {
             return Outcome::Answered;
         }
-        self.scratch.begin();
-        answer.by = Some(StepName::Kubernetes);
-        answer.aa = true;
         let asked = self.asked;
         let labels = &asked.folded[..self.apex_at];
         let found = match self.shown.kind {
@@ -78,6 +74,18 @@ impl<'a, 'z> Look<'a, 'z> {
             self.write(found, Owner::Question, &mut Trail::new(), answer);
             Outcome::Answered
         }
+    }
+
+    /// Whether the question is for data; one for a whole zone is refused.
+    pub(super) fn begin(&mut self, step: StepName, answer: &mut Answer<'z>) -> bool {
+        if matches!(self.asked.rtype, Rtype::AXFR | Rtype::IXFR) {
+            answer.rcode = Rcode::REFUSED;
+            return false;
+        }
+        self.scratch.begin();
+        answer.by = Some(step);
+        answer.aa = true;
+        true
     }
 
     /// There is no such name; nobody knows, while not everything has been read.
@@ -238,7 +246,7 @@ impl<'a, 'z> Look<'a, 'z> {
     }
 
     /// The name of labels below the zone; `None` where it is too long.
-    fn name(&self, parts: &[&[u8]], apex: &[u8], answer: &mut Answer<'z>) -> Option<Bytes<'z>> {
+    pub(super) fn name(&self, parts: &[&[u8]], apex: &[u8], answer: &mut Answer<'z>) -> Option<Bytes<'z>> {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         (len + apex.len() <= 255).then(|| {
             answer.make_with(|made| {
@@ -320,16 +328,22 @@ impl<'a, 'z> Look<'a, 'z> {
             let Some(address) = endpoint.address().filter(|address| address.rtype() == rtype) else {
                 continue;
             };
-            if self.scratch.is_first(round, self.cluster.hash.of(address.octets()), 0) {
-                pick(
-                    Section::Answer,
-                    owner,
-                    rtype,
-                    ttl,
-                    Bytes::Zone(address.octets()),
-                    answer,
-                );
-            }
+            self.add_once(round, address, owner, answer);
+        }
+    }
+
+    /// An address, unless the round had it.
+    fn add_once(&mut self, round: u32, address: &'z Address, owner: Owner<'z>, answer: &mut Answer<'z>) {
+        let octets = address.octets();
+        if self.scratch.is_first(round, self.cluster.hash.of(octets), 0) {
+            pick(
+                Section::Answer,
+                owner,
+                address.rtype(),
+                self.ttl,
+                Bytes::Zone(octets),
+                answer,
+            );
         }
     }
 
@@ -533,7 +547,6 @@ impl<'a, 'z> Look<'a, 'z> {
     /// The addresses of `ns.dns`.
     fn name_server(&mut self, owner: Owner<'z>, rtype: Rtype, answer: &mut Answer<'z>) {
         let ttl = self.view.ttl;
-        let before = answer.len(Section::Answer);
         let round = self.scratch.round();
         let mut services: Vec<&'z Address> = Vec::new();
         self.own_services(
@@ -544,18 +557,9 @@ impl<'a, 'z> Look<'a, 'z> {
         );
         let is_none = services.is_empty();
         for address in services.into_iter().filter(|address| address.rtype() == rtype) {
-            if self.scratch.is_first(round, self.cluster.hash.of(address.octets()), 0) {
-                pick(
-                    Section::Answer,
-                    owner,
-                    rtype,
-                    ttl,
-                    Bytes::Zone(address.octets()),
-                    answer,
-                );
-            }
+            self.add_once(round, address, owner, answer);
         }
-        if is_none && answer.len(Section::Answer) == before {
+        if is_none {
             add_addresses(self.view.own.iter(), rtype, Section::Answer, owner, ttl, answer);
         }
     }

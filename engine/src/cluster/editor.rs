@@ -7,6 +7,7 @@ use super::entry::Entry;
 use super::objects::{Address, External, Kind, Service, Slice};
 use super::reverse::{Rank, Reversed, Side};
 use super::{Cluster, Namespace};
+use crate::zone::soa::next_serial;
 use crate::zone::trie::Keyed as _;
 
 /// Whose services.
@@ -106,22 +107,22 @@ impl Editor {
         self.changed = true;
     }
 
-    /// The service of these labels is there, so that its endpoints can be asked for.
+    /// Whether a service has no address of its own; nothing where it is not there.
     #[must_use]
-    pub fn kind(&mut self, of: Of, labels: &[u8]) -> Option<Kind> {
+    pub fn is_headless(&mut self, of: Of, labels: &[u8]) -> Option<bool> {
         let service = self.staged(of, labels).service.as_ref()?;
-        Some(service.kind.clone())
+        Some(service.kind == Kind::Endpoints)
     }
 
-    /// All changes become a new version, of this time in seconds.
+    /// All changes become a new version, with a serial of this time.
     #[must_use]
-    pub fn finish(mut self, unix_secs: u32) -> Cluster {
+    pub fn finish(mut self, unix_secs: u64) -> Cluster {
         for ((of, labels), staged) in std::mem::take(&mut self.staged) {
             self.place(of, &labels, staged);
         }
         if self.changed {
             let cluster = &mut self.cluster;
-            cluster.serial = unix_secs.max(cluster.serial.wrapping_add(1));
+            cluster.serial = next_serial(cluster.serial, unix_secs);
             cluster.soas = cluster.zones.iter().map(|zone| zone.soa(cluster.serial)).collect();
         }
         self.cluster
@@ -177,9 +178,7 @@ fn addresses(entry: &Entry) -> HashSet<(Side, Rank, Address)> {
     let v4 = entry.v4.iter().map(|octets| Address::V4(*octets));
     let v6 = entry.v6.iter().map(|octets| Address::V6(*octets));
     let endpoints = v4.chain(v6).map(|address| (Side::Inside, Rank::Endpoint, address));
-    let outside = service.external.iter().filter_map(|external| match external {
-        External::Address(address) => Some((Side::Outside, Rank::Service, *address)),
-        External::Name(_) => None,
-    });
+    let outside = service.external.iter().filter_map(External::address);
+    let outside = outside.map(|address| (Side::Outside, Rank::Service, *address));
     own.chain(endpoints).chain(outside).collect()
 }

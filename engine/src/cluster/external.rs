@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use nodens_wire::{Rcode, Rtype, Section};
+use nodens_wire::{Rtype, Section};
 
-use super::answer::{Look, Outcome, fixed, pick, weight};
+use super::answer::{Look, Outcome, add_addresses, fixed, pick, weight};
 use super::editor::Of;
 use super::entry::Entry;
 use super::find::{Found, endpoints, has_port};
@@ -32,40 +32,23 @@ enum Outside<'a, 'z> {
 impl<'a, 'z> Look<'a, 'z> {
     /// Answers for a zone of a `k8s_external` stanza.
     pub(crate) fn respond_outside(&mut self, external: &'z ExternalView, answer: &mut Answer<'z>) -> Outcome {
-        if matches!(self.asked.rtype, Rtype::AXFR | Rtype::IXFR) {
-            answer.rcode = Rcode::REFUSED;
+        if !self.begin(StepName::K8sExternal, answer) {
             return Outcome::Answered;
         }
-        self.scratch.begin();
-        answer.by = Some(StepName::K8sExternal);
-        answer.aa = true;
         let before = answer.len(Section::Answer);
         let rtype = self.asked.rtype;
         match (self.find_outside(external), rtype) {
             (Outside::Missing, _) => return self.missing(StepName::K8sExternal, answer),
             (Outside::Apex, Rtype::SOA) => self.own_soa(Owner::Question, answer),
             (Outside::Apex, Rtype::NS) => {
-                let apex = self.apex();
-                let name = answer.make_with(|made| {
-                    made.extend_from_slice(b"\x03ns1");
-                    made.extend_from_slice(&external.apex);
-                    made.extend_from_slice(apex);
-                });
-                pick(Section::Answer, Owner::Question, Rtype::NS, external.ttl, name, answer);
-                for address in self.own_outside() {
-                    let (owner, rdata) = (Owner::Name(name), Bytes::Zone(address.octets()));
-                    pick(Section::Additional, owner, address.rtype(), self.ttl, rdata, answer);
+                if let Some(name) = self.name(&[b"\x03ns1", &external.apex], self.apex(), answer) {
+                    pick(Section::Answer, Owner::Question, Rtype::NS, external.ttl, name, answer);
+                    self.glue(self.own_outside().into_iter(), name, answer);
                 }
             }
             (Outside::NameServer, _) => {
-                for address in self
-                    .own_outside()
-                    .into_iter()
-                    .filter(|address| address.rtype() == rtype)
-                {
-                    let rdata = Bytes::Zone(address.octets());
-                    pick(Section::Answer, Owner::Question, rtype, external.ttl, rdata, answer);
-                }
+                let own = self.own_outside().into_iter();
+                add_addresses(own, rtype, Section::Answer, Owner::Question, external.ttl, answer);
             }
             (Outside::Service { entry, service, port }, _) => {
                 self.outside(external, entry, service, port, answer);
@@ -118,15 +101,9 @@ impl<'a, 'z> Look<'a, 'z> {
             _ => return Outside::Missing,
         }
         let key = labels.between(0, 2).unwrap_or_default();
-        let Some(entry) = self.cluster.service(Of::Cluster, key) else {
+        let Some((entry, service)) = self.cluster.shown(self.view, Of::Cluster, key) else {
             return Outside::Missing;
         };
-        let Some(service) = entry.service.as_deref() else {
-            return Outside::Missing;
-        };
-        if !self.cluster.shows(self.view, entry.namespace()) {
-            return Outside::Missing;
-        }
         let part = labels.part(2, false);
         if !service.external.is_empty() {
             return match part.port() {
@@ -189,27 +166,15 @@ impl<'a, 'z> Look<'a, 'z> {
                     }
                 }
             }
-            Rtype::SRV => self.outside_srv(external, entry, service, port, answer),
+            Rtype::SRV => self.outside_srv(entry, service, port, answer),
             _ => {}
         }
     }
 
-    fn outside_srv(
-        &self,
-        external: &ExternalView,
-        entry: &'z Entry,
-        service: &'z Service,
-        port: Option<PortName<'_>>,
-        answer: &mut Answer<'z>,
-    ) {
-        let apex = self.apex();
-        if entry.key().len() + apex.len() > 255 {
+    fn outside_srv(&self, entry: &'z Entry, service: &'z Service, port: Option<PortName<'_>>, answer: &mut Answer<'z>) {
+        let Some(own) = self.name(&[entry.key()], self.apex(), answer) else {
             return;
-        }
-        let own = answer.make_with(|made| {
-            made.extend_from_slice(entry.key());
-            made.extend_from_slice(apex);
-        });
+        };
         let meant = |other: &&Port| port.is_none_or(|port| port.is(other));
         let ports = service.ports.iter().filter(meant);
         let weight = weight(ports.clone().count() * service.external.len());
@@ -236,14 +201,8 @@ impl<'a, 'z> Look<'a, 'z> {
                 );
             }
         }
-        if told.is_empty() {
-            return;
-        }
-        for reached in &service.external {
-            if let External::Address(address) = reached {
-                let (owner, rdata) = (Owner::Name(own), Bytes::Zone(address.octets()));
-                pick(Section::Additional, owner, address.rtype(), external.ttl, rdata, answer);
-            }
+        if !told.is_empty() {
+            self.glue(service.external.iter().filter_map(External::address), own, answer);
         }
     }
 
@@ -253,10 +212,8 @@ impl<'a, 'z> Look<'a, 'z> {
         for own in &self.view.own {
             self.cluster.each_of(self.view, Side::Inside, own, |_, entry| {
                 let external = entry.service.iter().flat_map(|service| &service.external);
-                for reached in external {
-                    if let External::Address(address) = reached
-                        && !addresses.contains(&address)
-                    {
+                for address in external.filter_map(External::address) {
+                    if !addresses.contains(&address) {
                         addresses.push(address);
                     }
                 }

@@ -164,15 +164,9 @@ impl Cluster {
     }
 
     fn find_service<'a, 'z>(&'z self, view: &View, of: Of, labels: &[u8], part: Part<'a>) -> Found<'a, 'z> {
-        let Some((entry, service)) = self
-            .service(of, labels)
-            .and_then(|entry| Some((entry, entry.service.as_deref()?)))
-        else {
+        let Some((entry, service)) = self.shown(view, of, labels) else {
             return Found::Missing;
         };
-        if !self.shows(view, entry.namespace()) {
-            return Found::Missing;
-        }
         match &service.kind {
             Kind::Nothing => Found::Missing,
             Kind::Alias(target) if part == Part::Whole => Found::Alias(target),
@@ -272,9 +266,9 @@ impl Cluster {
         mut visit: impl FnMut(Rank, &'z Entry) -> ControlFlow<()>,
     ) {
         reverse::each(&self.addresses, side, address, |reversed| {
-            match self.service(Of::Cluster, reversed.labels()) {
-                Some(entry) if self.shows(view, entry.namespace()) => visit(reversed.rank(), entry),
-                _ => ControlFlow::Continue(()),
+            match self.shown(view, Of::Cluster, reversed.labels()) {
+                Some((entry, _)) => visit(reversed.rank(), entry),
+                None => ControlFlow::Continue(()),
             }
         });
     }

@@ -43,12 +43,12 @@ pub use editor::{Editor, Of};
 use entry::Entry;
 pub use objects::{Address, Endpoint, External, Kind, Place, Port, Service, Slice};
 use reverse::Reversed;
-use soa::Soa;
 pub use soa::{Apex, Authority};
 pub use view::{ExternalView, Pods, Shown, View, Zoned};
 
 use crate::zone::keys::Keys;
 use crate::zone::small::Small;
+use crate::zone::soa::Soa;
 use crate::zone::trie::{Keyed, NameHash, Trie};
 
 /// One version of what is known of a cluster. See the module.
@@ -126,7 +126,14 @@ impl Cluster {
         self.namespaces.get(self.hash.of(label), label).is_some()
     }
 
-    /// The service of these labels: its own and its namespace's, folded and in wire form.
+    /// The service of these labels, if it may be shown: its own and its namespace's, folded and in wire form.
+    fn shown(&self, view: &View, of: Of, labels: &[u8]) -> Option<(&Entry, &Service)> {
+        let entry = self.service(of, labels)?;
+        let service = entry.service.as_deref()?;
+        self.shows(view, entry.namespace()).then_some((entry, service))
+    }
+
+    /// The same, though it is hidden.
     fn service(&self, of: Of, labels: &[u8]) -> Option<&Entry> {
         let entries = match of {
             Of::Cluster => &self.services,

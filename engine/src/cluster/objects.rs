@@ -140,6 +140,16 @@ pub enum External {
     Name(Box<[u8]>),
 }
 
+impl External {
+    /// The address, if it is one.
+    pub(super) fn address(&self) -> Option<&Address> {
+        match self {
+            Self::Address(address) => Some(address),
+            Self::Name(_) => None,
+        }
+    }
+}
+
 /// A service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {

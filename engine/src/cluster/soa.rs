@@ -1,8 +1,8 @@
 //! The zones that show a cluster, and their SOA.
 
-use nodens_wire::{NameBuf, Rtype, Section};
+use nodens_wire::NameBuf;
 
-use crate::encode::{Template, ToRender};
+use crate::zone::soa::Soa;
 
 /// A zone that shows a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,43 +26,16 @@ pub enum Authority {
     Below(Box<[u8]>),
 }
 
-/// The SOA of a zone, made anew for each serial.
-#[derive(Debug)]
-pub(crate) struct Soa {
-    pub(super) ttl: u32,
-    /// In wire form, nothing compressed.
-    pub(super) rdata: Box<[u8]>,
-    /// As it stands in the AUTHORITY of a negative answer.
-    pub(super) negative: Option<Template>,
-}
-
 impl Apex {
     pub(super) fn soa(&self, serial: u32) -> Soa {
-        let mut rdata = Vec::with_capacity(64);
-        let (mname, rname) = match &self.authority {
-            Authority::Dns => (b"\x02ns\x03dns".to_vec(), b"\x0ahostmaster".to_vec()),
-            Authority::Below(label) => ([b"\x03ns1", &**label].concat(), [b"\x0ahostmaster", &**label].concat()),
-        };
-        for labels in [mname, rname] {
-            rdata.extend_from_slice(&labels);
-            rdata.extend_from_slice(self.name.as_bytes());
-        }
-        for number in [serial, 7200, 1800, 86_400, self.minimum] {
-            rdata.extend_from_slice(&number.to_be_bytes());
-        }
-        let mut records = ToRender::new(self.name.as_name());
-        records.add(
-            Section::Authority,
-            self.name.as_name(),
-            Rtype::SOA,
-            self.soa_ttl,
-            &rdata,
-        );
-        let negative = Template::of(&records);
-        Soa {
-            ttl: self.soa_ttl,
-            rdata: rdata.into(),
-            negative,
+        let apex = self.name.as_name();
+        let soa = |names| Soa::new(apex, names, serial, self.soa_ttl, self.minimum);
+        match &self.authority {
+            Authority::Dns => soa([b"\x02ns\x03dns", b"\x0ahostmaster"]),
+            Authority::Below(label) => soa([
+                &[b"\x03ns1", &**label].concat(),
+                &[b"\x0ahostmaster", &**label].concat(),
+            ]),
         }
     }
 }

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use nodens_wire::Rcode;
-
 use super::{Flow, Visit, ZoneMap, falls_through};
 use crate::answer::Answer;
-use crate::cluster::{Cluster, ExternalView, Look, Outcome, Shown, View};
+use crate::cluster::{ExternalView, Look, Outcome, Shown, View};
 use crate::snapshot::ZoneId;
 use crate::zone::Zone;
 
@@ -40,60 +38,49 @@ pub struct External {
 
 #[inline(never)]
 pub(super) fn enter<'z>(step: &'z Kubernetes, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
-    let Some((apex_at, &shown)) = step.zones.find(visit.asked.folded) else {
-        return Flow::Next;
+    let outcome = match look(&step.zones, step.data, &step.view, step.view.ttl, visit) {
+        Some(mut look) => look.respond(answer),
+        None => return Flow::Next,
     };
-    let Some(cluster) = data(visit, step.data) else {
-        return Flow::Next;
-    };
-    let outcome = Look {
-        cluster,
-        view: &step.view,
-        shown,
-        asked: visit.asked,
-        apex_at,
-        ttl: step.view.ttl,
-        scratch: visit.services,
-    }
-    .respond(answer);
     flow(outcome, step.fallthrough.as_ref(), visit, answer)
 }
 
 #[inline(never)]
 pub(super) fn enter_external<'z>(step: &'z External, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
-    let Some((apex_at, &shown)) = step.zones.find(visit.asked.folded) else {
-        return Flow::Next;
+    let outcome = match look(&step.zones, step.data, &step.view, step.external.ttl, visit) {
+        Some(mut look) => look.respond_outside(&step.external, answer),
+        None => return Flow::Next,
     };
-    let Some(cluster) = data(visit, step.data) else {
-        return Flow::Next;
-    };
-    let outcome = Look {
-        cluster,
-        view: &step.view,
-        shown,
-        asked: visit.asked,
-        apex_at,
-        ttl: step.external.ttl,
-        scratch: visit.services,
-    }
-    .respond_outside(&step.external, answer);
     flow(outcome, step.fallthrough.as_ref(), visit, answer)
 }
 
-fn data<'z>(visit: &Visit<'_, 'z>, id: ZoneId) -> Option<&'z Cluster> {
-    match visit.data.zone(id)? {
-        Zone::Cluster(cluster) => Some(cluster),
-        _ => None,
-    }
+/// The question, if its name lies in one of the zones; `ttl` is that of addresses.
+fn look<'v, 'z>(
+    zones: &ZoneMap<Shown>,
+    data: ZoneId,
+    view: &'z View,
+    ttl: u32,
+    visit: &'v mut Visit<'_, 'z>,
+) -> Option<Look<'v, 'z>> {
+    let (apex_at, &shown) = zones.find(visit.asked.folded)?;
+    let Some(Zone::Cluster(cluster)) = visit.data.zone(data) else {
+        return None;
+    };
+    Some(Look {
+        cluster,
+        view,
+        shown,
+        asked: visit.asked,
+        apex_at,
+        ttl,
+        scratch: visit.services,
+    })
 }
 
 fn flow(outcome: Outcome, fallthrough: Option<&ZoneMap<()>>, visit: &Visit<'_, '_>, answer: &mut Answer<'_>) -> Flow {
     if outcome == Outcome::NameError && falls_through(fallthrough, visit.asked.folded) {
         answer.clear();
         return Flow::Next;
-    }
-    if answer.rcode == Rcode::REFUSED {
-        answer.aa = false;
     }
     Flow::Answered
 }

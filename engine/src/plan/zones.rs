@@ -21,6 +21,18 @@ pub struct ZoneMap<T> {
     lengths: [u64; 4],
 }
 
+impl ZoneMap<()> {
+    /// These zones, of which nothing is said but that they are there.
+    #[must_use]
+    pub fn set<'a>(zones: impl IntoIterator<Item = &'a NameBuf>, hash: &NameHash) -> Self {
+        let mut set = Self::new(hash.clone());
+        for zone in zones {
+            set.entry(zone, || ());
+        }
+        set
+    }
+}
+
 impl<T> ZoneMap<T> {
     /// An empty map.
     #[must_use]

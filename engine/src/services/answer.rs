@@ -139,7 +139,7 @@ fn soa<'z>(tree: &'z ServiceTree, section: Section, answer: &mut Answer<'z>) {
         Pick {
             owner,
             rtype: Rtype::SOA,
-            ttl: super::render::SOA_TTL_SECS,
+            ttl: tree.soa.ttl,
             rdata,
         },
     );

@@ -4,10 +4,11 @@ use nodens_wire::{Name, Rtype, Section};
 
 use super::answer;
 use super::service::{Host, Service};
-use super::tree::{ServiceTree, Soa};
+use super::tree::ServiceTree;
 use crate::answer::{Answer, Memory, Owner};
-use crate::encode::{Prepared, PreparedBuf, Template, ToRender};
+use crate::encode::{Prepared, PreparedBuf, ToRender};
 use crate::zone::absolute::absolute;
+use crate::zone::soa::Soa;
 
 /// TTL of the SOA, which is also how long a negative answer may be kept, in seconds.
 pub(crate) const SOA_TTL_SECS: u32 = 30;
@@ -79,19 +80,11 @@ fn to_render<'a>(answer: &'a Answer<'a>, name: Name<'a>) -> Option<ToRender<'a>>
 
 /// The SOA of a zone, with this serial.
 pub(super) fn soa(apex: Name<'_>, serial: u32) -> Soa {
-    let mut rdata = Vec::with_capacity(64);
-    for label in [&b"\x02ns\x03dns"[..], b"\x0ahostmaster"] {
-        rdata.extend_from_slice(label);
-        rdata.extend_from_slice(apex.as_bytes());
-    }
-    for number in [serial, 7200, 1800, 86_400, 30] {
-        rdata.extend_from_slice(&number.to_be_bytes());
-    }
-    let mut records = ToRender::new(apex);
-    records.add(Section::Authority, apex, Rtype::SOA, SOA_TTL_SECS, &rdata);
-    let negative = Template::of(&records);
-    Soa {
-        rdata: rdata.into(),
-        negative,
-    }
+    Soa::new(
+        apex,
+        [b"\x02ns\x03dns", b"\x0ahostmaster"],
+        serial,
+        SOA_TTL_SECS,
+        SOA_TTL_SECS,
+    )
 }

@@ -19,9 +19,9 @@ use super::component;
 use super::render::{self, Lone};
 use super::service::Service;
 use super::stubs::{self, Stubs};
-use crate::encode::Template;
 use crate::zone::keys::Keys;
 use crate::zone::small::Small;
+use crate::zone::soa::{Soa, next_serial};
 use crate::zone::trie::{Keyed, NameHash, Spot, Trie};
 
 /// Services that an entry holds itself; a name with more is answered from the range of its keys.
@@ -87,15 +87,6 @@ pub struct ServiceTree {
     pub(crate) soa: Arc<Soa>,
     /// What is made of the keys below `dns/stub`.
     pub(crate) stubs: Option<Arc<Stubs>>,
-}
-
-/// The zone's SOA, made anew for each serial.
-#[derive(Debug)]
-pub(crate) struct Soa {
-    /// In wire form, nothing compressed.
-    pub(crate) rdata: Box<[u8]>,
-    /// As it stands in the AUTHORITY of a negative answer.
-    pub(crate) negative: Option<Template>,
 }
 
 impl ServiceTree {
@@ -222,13 +213,7 @@ impl Editor {
     /// The new version. Its serial is `unix_secs`, or one more than the last where that is greater (RFC 1982 order).
     #[must_use]
     pub fn finish(mut self, unix_secs: u64) -> ServiceTree {
-        let wanted = (unix_secs & u64::from(u32::MAX)) as u32;
-        let next = self.tree.serial.wrapping_add(1);
-        self.tree.serial = if wanted.wrapping_sub(next) < (1 << 31) - 1 {
-            wanted
-        } else {
-            next
-        };
+        self.tree.serial = next_serial(self.tree.serial, unix_secs);
         self.tree.soa = Arc::new(render::soa(self.tree.apex.as_name(), self.tree.serial));
         if self.stubs_changed {
             self.tree.stubs = Stubs::of(&self.tree.keys, self.tree.stubs.as_deref(), &self.tree.hash);

@@ -12,6 +12,7 @@ mod lookup;
 mod records;
 mod rrset;
 pub(crate) mod small;
+pub(crate) mod soa;
 pub mod trie;
 mod weights;
 
