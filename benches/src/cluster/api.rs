@@ -37,7 +37,10 @@ fn answer_all(socket: TcpStream, store: &Store) -> io::Result<()> {
     let mut to = socket;
     while let Some(request) = Head::read(&mut from)? {
         io::copy(&mut Body::new(&mut from, request.framing()), &mut io::sink())?;
-        let (path, query) = request.target().split_once('?').unwrap_or((request.target(), ""));
+        let (path, query) = request
+            .target()
+            .split_once('?')
+            .unwrap_or_else(|| (request.target(), ""));
         let query = Query(query);
         match Kind::ALL.into_iter().find(|kind| kind.path() == path) {
             Some(kind) if matches!(query.value("watch"), Some("1" | "true")) => watch(&mut to, store, kind, &query)?,

@@ -201,7 +201,7 @@ impl Cluster {
         for document in &documents {
             let items = document["items"]
                 .as_array()
-                .map_or(std::slice::from_ref(document), Vec::as_slice);
+                .map_or_else(|| std::slice::from_ref(document), Vec::as_slice);
             for item in items.iter().filter(|item| !item.is_null()) {
                 let refused = |refusal| format!("{refusal}: {item}");
                 let path = self.client.path_of(item).map_err(refused)?;
