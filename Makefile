@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build static image image-amd64 image-arm64 install test lint bench fuzz sim setup need-build need-lint need-test need-bench
+.PHONY: help run build static image image-amd64 image-arm64 install cluster test lint bench fuzz sim setup need-build need-lint need-test need-bench
 
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
@@ -106,7 +106,11 @@ run: build ## serves examples/Corefile on 127.0.0.1:1053; ctrl-C ends it
 	@echo
 	@cd examples && exec "$$(cd .. && realpath $(TARGET))/release/nodens" -conf Corefile
 
-test: need-test ## everything that must hold
+cluster: need-build ## kube-apiserver and kubectl for the tests, built once into the user's cache
+	$(call need,$(shell tests/cluster/build needs))
+	tests/cluster/build
+
+test: need-test cluster ## everything that must hold
 	$(CARGO) build --release -p nodens -p nodens-benches --bins
 	NODENS_BIN="$$(realpath $(TARGET))/release/nodens" NODENS_HANDLER="$$(realpath $(TARGET))/release/handler" \
 	    $(CARGO) test --workspace

@@ -1,5 +1,6 @@
 //! The workloads that the benchmarks share: worlds of made-up data, and questions for them.
 
+pub mod cluster;
 mod made;
 
 use std::net::{Ipv4Addr, SocketAddr};

@@ -10,10 +10,10 @@ use nodens_tests::case::{Case, files_below};
 use nodens_tests::expect::is_pattern;
 use nodens_tests::process::{Process, nodens};
 use nodens_tests::records::{split_words, type_of};
-use nodens_tests::runner::{Setup, Verdict, run};
+use nodens_tests::runner::{Setup, Shared, Verdict, needs_cluster, run};
 use nodens_tests::world::World;
 
-/// Scenarios at a time. They mostly wait, so more than there are cores.
+/// Scenarios at a time. They mostly wait, so more than there are cores. Those with an API server are one more, since they share it.
 const PARALLEL: usize = 4;
 /// One back end at a time, or the machine is too busy for the times that some cases measure.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -62,23 +62,26 @@ fn all_pass(io: &str) {
         extra: vec![io.to_owned()],
         keep: std::env::var_os("KEEP").is_some(),
     };
-    let queue: Mutex<VecDeque<(String, Case)>> = Mutex::new(cases().into());
+    let (in_turn, beside): (VecDeque<_>, VecDeque<_>) = cases().into_iter().partition(|(_, case)| needs_cluster(case));
+    let (in_turn, beside) = (Mutex::new(in_turn), Mutex::new(beside));
     let bad: Mutex<Vec<String>> = Mutex::default();
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let all_of = |queue: &Mutex<VecDeque<(String, Case)>>| {
+        let mut shared = Shared::default();
+        let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        while let Some((name, case)) = next() {
+            let begun = Instant::now();
+            let verdict = run(&case, &setup, &mut shared);
+            let line = format!("{io} {name} ({:.1} s): {verdict}", begun.elapsed().as_secs_f64());
+            println!("{line}");
+            if matches!(verdict, Verdict::Failed(_)) {
+                bad.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        }
+    };
     std::thread::scope(|scope| {
+        scope.spawn(|| all_of(&in_turn));
         for _ in 0..PARALLEL {
-            scope.spawn(|| {
-                let mut etcd = None;
-                while let Some((name, case)) = next() {
-                    let begun = Instant::now();
-                    let verdict = run(&case, &setup, &mut etcd);
-                    let line = format!("{io} {name} ({:.1} s): {verdict}", begun.elapsed().as_secs_f64());
-                    println!("{line}");
-                    if matches!(verdict, Verdict::Failed(_)) {
-                        bad.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-                    }
-                }
-            });
+            scope.spawn(|| all_of(&beside));
         }
     });
     let bad = bad.into_inner().unwrap_or_else(PoisonError::into_inner);

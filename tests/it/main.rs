@@ -5,6 +5,7 @@
 mod cases; // every scenario of `cases/` against the binary, on both back ends
 mod certificates; // the binary over certificates that change
 mod check; // `nodens check`, and a start that fails
+mod cluster; // the API server of the tests, and its faults
 mod corpus; // what fuzzing found, once more
 mod deploy; // manifests, image, chart and script for Kubernetes
 mod etcd; // the binary over a real etcd: changes, outages, what a query costs

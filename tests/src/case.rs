@@ -34,6 +34,10 @@ pub struct Case {
     pub etcd_auth: Option<EtcdAuth>,
     /// An etcd of this scenario's own, on this port.
     pub etcd_port: Option<u16>,
+    /// Objects of Kubernetes before the server starts, as documents of YAML.
+    pub manifests: String,
+    /// `stopped`: the API server does not run when the server starts.
+    pub apiserver: Option<ApiServer>,
     /// Scripted DNS servers, by the placeholder of their port.
     pub upstreams: BTreeMap<String, Script>,
     /// Conditions that this machine must meet.
@@ -54,6 +58,18 @@ pub struct Case {
     pub log_lacks: Vec<String>,
     /// Patterns that must match somewhere in it.
     pub log_match: Vec<String>,
+}
+
+/// What becomes of the API server.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum ApiServer {
+    /// It does not run from the start.
+    Stopped,
+    /// It ends; its data stays.
+    Stop,
+    /// It runs again.
+    Start,
 }
 
 /// How etcd speaks TLS.
@@ -122,6 +138,12 @@ pub struct Step {
     pub etcd_put: BTreeMap<String, Value>,
     /// Keys to delete.
     pub etcd_delete: Words,
+    /// Objects of Kubernetes to write.
+    pub apply: String,
+    /// Objects to delete, `KIND/NAMESPACE/NAME` or `KIND/NAME`.
+    pub delete: Words,
+    /// The API server ends, or runs again.
+    pub apiserver: Option<ApiServer>,
     /// A scripted server that closes its sockets.
     pub stop_upstream: Option<String>,
     /// One that opens them again.

@@ -6,7 +6,8 @@
 //! expect    a reply against a case          records   records as lines of text, compared word by word
 //! contract  what every port must do
 //! page      the metrics page                etcd      a real etcd     authority   its certificates
-//! nodens    the server as a process         proxy     a network that fails
+//! cluster   a real API server               nodens    the server as a process
+//! proxy     a network that fails
 //! tls       a client of DNS over TLS
 //! oracle    naive resolvers                 seed      numbers by seed
 //! scripted  DNS servers that play what a case says
@@ -20,6 +21,7 @@
 pub mod ask;
 pub mod authority;
 pub mod case;
+pub mod cluster;
 pub mod contract;
 pub mod etcd;
 pub mod expect;

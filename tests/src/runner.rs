@@ -14,7 +14,8 @@ use regex::Regex;
 use serde_json::Value;
 
 use crate::ask::{self, Way, converse, exchange, exchange_all, from_hex, question};
-use crate::case::{Ask, Case, Step, TcpStreamAsk, Transport};
+use crate::case::{ApiServer, Ask, Case, Step, TcpStreamAsk, Transport};
+use crate::cluster::turn::{self, Turn};
 use crate::etcd::Etcd;
 use crate::process::{Process, signal_named};
 use crate::records::{Line, check_section, wanted_line};
@@ -23,7 +24,7 @@ use crate::tls::TlsClient;
 use crate::world::World;
 use crate::{Mismatch, authority, expect, mismatch, page};
 
-/// How long a reply that depends on etcd's data may take to become right, and a page in any case.
+/// How long a reply that depends on a source's data may take to become right, and a page in any case.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a question may lie in a scripted server's socket before it counts.
 const UNSEEN_MAX: Duration = Duration::from_secs(1);
@@ -65,11 +66,19 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Runs one case; `shared` is the etcd of this thread, started when the first case asks for it and emptied for each.
-pub fn run(case: &Case, setup: &Setup, shared: &mut Option<Etcd>) -> Verdict {
+/// The servers that the cases of one thread share, each started when the first case asks for it, and emptied for each.
+#[derive(Default)]
+pub struct Shared {
+    etcd: Option<Etcd>,
+    cluster: Option<Turn>,
+}
+
+/// Runs one case.
+pub fn run(case: &Case, setup: &Setup, shared: &mut Shared) -> Verdict {
     let wants_default_ports = case.needs.has("default-ports");
     let _alone = wants_default_ports.then(|| DEFAULT_PORTS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner));
-    if let Some(need) = case.needs.as_slice().iter().find(|need| *need != "default-ports") {
+    let mut needs = case.needs.as_slice().iter();
+    if let Some(need) = needs.find(|need| !matches!(need.as_str(), "default-ports" | "mcs-crds")) {
         return Verdict::Failed(format!("`needs: {need}` means nothing here"));
     }
     if wants_default_ports {
@@ -122,6 +131,7 @@ struct Run<'r> {
     case: &'r Case,
     world: &'r World,
     etcd: Option<&'r mut Etcd>,
+    cluster: Option<&'r mut Turn>,
     upstreams: Upstreams,
     server: Process,
 }
@@ -157,11 +167,16 @@ impl<'r> Run<'r> {
         setup: &Setup,
         world: &'r mut World,
         upstreams: Upstreams,
-        shared: &'r mut Option<Etcd>,
+        shared: &'r mut Shared,
     ) -> Result<Self, Mismatch> {
         let text = texts(case);
         let etcd = if !case.etcd.is_empty() || text.contains("{ETCD") {
-            Some(prepare_etcd(case, world, shared).map_err(Mismatch)?)
+            Some(prepare_etcd(case, world, &mut shared.etcd).map_err(Mismatch)?)
+        } else {
+            None
+        };
+        let cluster = if needs_cluster(case) {
+            Some(prepare_cluster(case, world, &mut shared.cluster).map_err(Mismatch)?)
         } else {
             None
         };
@@ -192,6 +207,7 @@ impl<'r> Run<'r> {
             case,
             world,
             etcd,
+            cluster,
             upstreams,
             server,
         })
@@ -307,6 +323,19 @@ impl<'r> Run<'r> {
         } else if !step.etcd_put.is_empty() || !step.etcd_delete.as_slice().is_empty() {
             mismatch!("keys change, but the scenario has no etcd");
         }
+        if let Some(cluster) = self.cluster.as_deref_mut() {
+            cluster.apply(&step.apply).map_err(Mismatch)?;
+            for what in step.delete.as_slice() {
+                cluster.delete(what).map_err(Mismatch)?;
+            }
+            match step.apiserver {
+                Some(ApiServer::Start) => cluster.launch().map_err(Mismatch)?,
+                Some(ApiServer::Stop | ApiServer::Stopped) => cluster.stop(),
+                None => {}
+            }
+        } else if !step.apply.is_empty() || !step.delete.as_slice().is_empty() || step.apiserver.is_some() {
+            mismatch!("objects change, but the scenario has no API server");
+        }
         if let Some(name) = &step.stop_upstream {
             self.upstream(name)?.stop();
         }
@@ -340,11 +369,14 @@ impl<'r> Run<'r> {
         for ask in queries {
             sleep(Duration::from_secs_f64(ask.sleep_before));
             self.act(&ask.write, ask.signal.as_deref())?;
-            let patience = match (&ask.http, &self.etcd) {
-                (Some(_), _) => PATIENCE.max(Duration::from_secs_f64(ask.within.unwrap_or(0.0))),
+            let within = Duration::from_secs_f64(ask.within.unwrap_or(0.0));
+            let patience = match (&ask.http, &self.etcd, &self.cluster) {
+                (Some(_), ..) => PATIENCE.max(within),
                 // Asked twice, a question would count twice.
-                (None, Some(_)) if self.upstreams.is_empty() => PATIENCE,
-                (None, _) => Duration::ZERO,
+                _ if !self.upstreams.is_empty() => Duration::ZERO,
+                (None, _, Some(_)) => PATIENCE.max(within),
+                (None, Some(_), None) => PATIENCE,
+                (None, None, None) => Duration::ZERO,
             };
             let end = Instant::now() + patience;
             while let Err(Mismatch(why)) = self.query(ask) {
@@ -389,7 +421,8 @@ impl<'r> Run<'r> {
             self.once(ask)?;
         }
         let took = begun.elapsed().as_secs_f64();
-        if ask.within.is_some_and(|most| took > most) || ask.not_before.is_some_and(|least| took < least) {
+        let most = ask.within.filter(|_| self.cluster.is_none());
+        if most.is_some_and(|most| took > most) || ask.not_before.is_some_and(|least| took < least) {
             mismatch!("took {took:.2} s");
         }
         Ok(())
@@ -610,6 +643,28 @@ fn prepare_etcd<'r>(case: &Case, world: &mut World, shared: &'r mut Option<Etcd>
         etcd.guard(auth);
     }
     Ok(etcd)
+}
+
+/// Whether it is about objects of Kubernetes: such cases have to follow each other.
+pub fn needs_cluster(case: &Case) -> bool {
+    !case.manifests.is_empty() || texts(case).contains("{KUBECONFIG}")
+}
+
+fn prepare_cluster<'r>(case: &Case, world: &mut World, shared: &'r mut Option<Turn>) -> Result<&'r mut Turn, String> {
+    match shared {
+        Some(cluster) => cluster.empty()?,
+        None => *shared = Some(turn::take()?),
+    }
+    let cluster = shared.as_mut().expect("just set");
+    world.set("KUBECONFIG", cluster.kubeconfig().display().to_string());
+    if case.needs.has("mcs-crds") {
+        cluster.add_service_imports()?;
+    }
+    cluster.apply(&world.fill(&case.manifests))?;
+    if case.apiserver == Some(ApiServer::Stopped) {
+        cluster.stop();
+    }
+    Ok(cluster)
 }
 
 fn needs_certificates(text: &str) -> bool {
