@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build static image image-amd64 image-arm64 install cluster test lint bench fuzz sim setup need-build need-lint need-test need-bench
+.PHONY: help run build static image image-amd64 image-arm64 install cluster helm test lint bench fuzz sim setup need-build need-lint need-test need-bench
 
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
@@ -110,7 +110,13 @@ cluster: need-build ## kube-apiserver and kubectl for the tests, built once into
 	$(call need,$(shell tests/cluster/build needs))
 	tests/cluster/build
 
-test: need-test cluster ## everything that must hold
+# The second Go is the one that `make cluster` brings where there is none, or an old one.
+helm: cluster ## helm for the tests of the chart, built once into Go's cache
+	@command -v helm >/dev/null || { \
+	    echo 'building helm, unless it is built: about 2 minutes on two cores'; \
+	    GOTOOLCHAIN=local go -C tests/helm tool helm version || ~/.cache/nodens/go-1.26/go/bin/go -C tests/helm tool helm version; }
+
+test: need-test helm ## everything that must hold
 	$(CARGO) build --release -p nodens -p nodens-benches --bins
 	NODENS_BIN="$$(realpath $(TARGET))/release/nodens" NODENS_HANDLER="$$(realpath $(TARGET))/release/handler" \
 	    $(CARGO) test --workspace

@@ -1,7 +1,10 @@
 //! The folder `deploy`: what is printed, built and taken over.
 
+mod chart; // the chart, rendered by helm
+mod corefiles; // the Corefiles that installers write
 mod image; // the image, and the calls that its container may make
 mod printed; // what `install.sh` prints, and how it refuses
+mod takeover; // `install.sh` against an API server
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
