@@ -1,7 +1,7 @@
 //! Settings become plans, listeners and sources. Nothing is bound and nobody is contacted here.
 
 use std::cmp::Reverse;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -36,6 +36,7 @@ use crate::loops::Probed;
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
 use crate::plugins;
+use crate::resolve;
 use crate::secondary::SecondarySource;
 use crate::steps;
 use crate::templates;
@@ -737,32 +738,33 @@ impl Compiler<'_> {
         self.numbers.stanzas.get(key, |key| Arc::new(key.stanza()))
     }
 
-    /// The upstreams, with the addresses of those that are given by name: the system knows them.
+    /// The upstreams, with the addresses of those that are given by name.
     fn resolved(&mut self, stanza: &settings::Forward) -> Option<Vec<settings::Upstream>> {
         let mut all = Vec::new();
         for upstream in &stanza.to {
             let UpstreamPlace::Host { name, port } = &upstream.place else {
-                all.push(upstream.clone());
+                add(&mut all, upstream.clone());
                 continue;
             };
-            if !stanza.resolver.is_empty() {
-                let text = "plugin/forward: nodens does not have the option 'resolver' yet";
-                let error = Diagnostic::error(upstream.span, text);
-                self.errors.push(error.help("write the addresses of this server"));
-                return None;
-            }
-            match (name.as_str(), *port).to_socket_addrs() {
-                Ok(found) => all.extend(found.map(|address| settings::Upstream {
-                    place: UpstreamPlace::Address(address),
-                    // Its certificate names the host, not its address.
-                    server_name: upstream.server_name.clone().or_else(|| Some(name.clone())),
-                    ..upstream.clone()
-                })),
+            match resolve::addresses(name, *port, &stanza.resolver) {
+                Ok(found) => {
+                    for address in found {
+                        let found = settings::Upstream {
+                            place: UpstreamPlace::Address(address),
+                            // Its certificate names the host, not its address.
+                            server_name: upstream.server_name.clone().or_else(|| Some(name.clone())),
+                            ..upstream.clone()
+                        };
+                        add(&mut all, found);
+                    }
+                }
                 Err(why) => {
                     let text = format!("plugin/forward: failed to resolve {name:?}: {why}");
                     let error = Diagnostic::error(upstream.span, text);
-                    self.errors
-                        .push(error.help("write an address, or see that the system knows the name"));
+                    self.errors.push(match stanza.resolver.as_slice() {
+                        [] => error.help("write an address, or see that the system knows the name"),
+                        _ => error.help("write an address, or see that a server of `resolver` knows the name"),
+                    });
                     return None;
                 }
             }
@@ -797,6 +799,13 @@ impl Compiler<'_> {
             classes: Classes { success, denial, error },
             format: number,
         }
+    }
+}
+
+/// One more upstream, if it is not there already.
+fn add(all: &mut Vec<settings::Upstream>, upstream: settings::Upstream) {
+    if all.iter().all(|known| known.place != upstream.place) {
+        all.push(upstream);
     }
 }
 
