@@ -1,7 +1,7 @@
 //! Settings become plans, listeners and sources. Nothing is bound and nobody is contacted here.
 
 use std::cmp::Reverse;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -27,7 +27,7 @@ use crate::admin::{CacheMetrics, PluginEnabled, SeriesLabels};
 use crate::auto::AutoSource;
 use crate::caches;
 use crate::certificates::{self, Certificates};
-use crate::corefile::settings::{self, Key, PathSetting, Scheme, ServerBlock, UpstreamPlace};
+use crate::corefile::settings::{self, Key, PathSetting, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
 use crate::forward::StanzaKey;
 use crate::kubernetes::{self, ClusterSource};
@@ -35,6 +35,7 @@ use crate::loops::Probed;
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
 use crate::plugins;
+use crate::resolve;
 use crate::secondary::SecondarySource;
 use crate::steps;
 use crate::templates;
@@ -712,45 +713,18 @@ impl Compiler<'_> {
             None => None,
         };
         let mut stanza = stanza.clone();
-        stanza.to = self.resolved(&stanza)?;
+        stanza.to = match resolve::upstreams(&stanza) {
+            Ok(all) => all,
+            Err(error) => {
+                self.errors.push(error);
+                return None;
+            }
+        };
         Some(self.stanza(StanzaKey::of_forward(&stanza, tls)))
     }
 
     fn stanza(&mut self, key: StanzaKey) -> Arc<Stanza> {
         self.numbers.stanzas.get(key, |key| Arc::new(key.stanza()))
-    }
-
-    /// The upstreams, with the addresses of those that are given by name: the system knows them.
-    fn resolved(&mut self, stanza: &settings::Forward) -> Option<Vec<settings::Upstream>> {
-        let mut all = Vec::new();
-        for upstream in &stanza.to {
-            let UpstreamPlace::Host { name, port } = &upstream.place else {
-                all.push(upstream.clone());
-                continue;
-            };
-            if !stanza.resolver.is_empty() {
-                let text = "plugin/forward: nodens does not have the option 'resolver' yet";
-                let error = Diagnostic::error(upstream.span, text);
-                self.errors.push(error.help("write the addresses of this server"));
-                return None;
-            }
-            match (name.as_str(), *port).to_socket_addrs() {
-                Ok(found) => all.extend(found.map(|address| settings::Upstream {
-                    place: UpstreamPlace::Address(address),
-                    // Its certificate names the host, not its address.
-                    server_name: upstream.server_name.clone().or_else(|| Some(name.clone())),
-                    ..upstream.clone()
-                })),
-                Err(why) => {
-                    let text = format!("plugin/forward: failed to resolve {name:?}: {why}");
-                    let error = Diagnostic::error(upstream.span, text);
-                    self.errors
-                        .push(error.help("write an address, or see that the system knows the name"));
-                    return None;
-                }
-            }
-        }
-        Some(all)
     }
 
     /// What the files of a `tls` option hold.

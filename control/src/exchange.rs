@@ -24,24 +24,15 @@ pub async fn exchange(
     server: SocketAddr,
     source: IpAddr,
 ) -> io::Result<Rcode> {
-    let (mut room, mut names) = ([0; 512], Compressor::new());
-    let id = random() as u16;
-    let mut message = Builder::new(&mut room, 512, &mut names);
-    message.header(id, flags);
-    // A name and twelve bytes fit.
-    let _ = message.question(name, rtype, Rclass::IN);
-    let len = message.finish();
+    let question = Question::new(name, rtype, flags);
     let socket = UdpSocket::bind((source, 0)).await?;
     socket.connect(server).await?;
-    socket.send(&room[..len]).await?;
+    socket.send(question.bytes()).await?;
     let mut reply = [0; 512];
     let answered = timeout(ANSWER_TIME, async {
         loop {
             let len = socket.recv(&mut reply).await?;
-            if let Some(header) = Header::of(&reply[..len])
-                && header.id.get() == id
-                && header.flags().qr()
-            {
+            if let Some(header) = Header::of(&reply[..len]).filter(|_| question.is_answered_by(&reply[..len])) {
                 return Ok(header.flags().rcode());
             }
         }
@@ -49,6 +40,38 @@ pub async fn exchange(
     answered
         .await
         .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "i/o timeout")))
+}
+
+/// A message with one question, and an id that nobody can guess.
+#[derive(Debug)]
+pub struct Question {
+    id: u16,
+    bytes: Vec<u8>,
+}
+
+impl Question {
+    /// For a name and type.
+    pub fn new(name: Name<'_>, rtype: Rtype, flags: Flags) -> Self {
+        let id = random() as u16;
+        let (mut bytes, mut names) = (vec![0; 512], Compressor::new());
+        let mut message = Builder::new(&mut bytes, 512, &mut names);
+        message.header(id, flags);
+        // A name and twelve bytes fit.
+        let _ = message.question(name, rtype, Rclass::IN);
+        let len = message.finish();
+        bytes.truncate(len);
+        Self { id, bytes }
+    }
+
+    /// The message.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether another message is the reply: who does not see the question cannot know its id.
+    pub fn is_answered_by(&self, reply: &[u8]) -> bool {
+        Header::of(reply).is_some_and(|header| header.id.get() == self.id && header.flags().qr())
+    }
 }
 
 /// The address to ask a server from, where any will do.

@@ -83,7 +83,7 @@ const QUERIES: [&[u8]; 2] = [
 /// Any text is an expression that can be evaluated, or says where it is wrong.
 pub fn expression(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
-    match expression::compile(text) {
+    match expression::condition(text) {
         Ok(compiled) => {
             assert!(
                 compiled
@@ -93,7 +93,7 @@ pub fn expression(text: &[u8]) {
             );
             let view = View {
                 name: "view".into(),
-                conditions: [compiled.condition].into(),
+                conditions: [compiled.expression].into(),
             };
             for query in QUERIES {
                 let _ = view_holds(&view, query);

@@ -47,6 +47,7 @@ pub mod querylog;
 pub mod random;
 pub mod rebuild;
 pub mod reload;
+pub mod resolve;
 pub mod run;
 pub mod secondary;
 pub mod server;

@@ -1,5 +1,6 @@
 //! The thread that writes what the workers left for the log: query lines of `log`, and the lines of `errors`.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -256,18 +257,20 @@ fn query_line(format: &LogFormat, entry: &LogEntry, out: &mut String) -> std::fm
             LogPiece::Opcode => write!(out, "{}", entry.opcode.0)?,
             LogPiece::Do => write!(out, "{}", entry.dnssec_ok)?,
             LogPiece::Bufsize => write!(out, "{}", entry.bufsize)?,
-            LogPiece::Metadata(label) => write!(out, "{}", metadata(label, entry).unwrap_or("-"))?,
+            LogPiece::Metadata(label) => write!(out, "{}", metadata(label, entry).as_deref().unwrap_or("-"))?,
             LogPiece::View(name) => write!(out, "{}", if entry.has_metadata { name } else { "-" })?,
         }
     }
     writeln!(out)
 }
 
-/// What `log` itself says of a reply.
-fn metadata(label: &str, entry: &LogEntry) -> Option<&'static str> {
+/// What `log` itself and `forward` say of a reply.
+fn metadata(label: &str, entry: &LogEntry) -> Option<Cow<'static, str>> {
     match label {
-        "log/class" if entry.has_metadata => Some(entry.kind.class()),
-        "log/type" if entry.has_metadata => Some(entry.kind.as_str()),
+        _ if !entry.has_metadata => None,
+        "log/class" => Some(entry.kind.class().into()),
+        "log/type" => Some(entry.kind.as_str().into()),
+        "forward/upstream" => Some(entry.upstream?.to_string().into()),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 //! Steps add picks and never bytes; [`encode`](crate::encode) alone turns them into a message. Memory is kept from
 //! query to query, so that answering allocates nothing once warm.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nodens_wire::{NameBuf, Rclass, Rcode, Rtype, Section};
@@ -137,6 +138,8 @@ pub(crate) struct Extras {
     pub(crate) rd: Option<bool>,
     /// Another query asked for it, and keeps it.
     pub(crate) is_shared: bool,
+    /// Who said it.
+    pub(crate) upstream: Option<SocketAddr>,
     /// An extended error (RFC 8914).
     pub(crate) error: Option<u16>,
     /// There is no reply.

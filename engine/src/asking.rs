@@ -11,7 +11,7 @@ use nodens_wire::{Message, Query};
 
 use crate::answer::Answer;
 use crate::cache::flight::{Claim, News};
-use crate::cache::{Found, Kind};
+use crate::cache::{Found, Kind, rules};
 use crate::forward::{self, Failed, Outgoing};
 use crate::io::{Effect, UpstreamDatagram};
 use crate::reply::{self, Reply};
@@ -156,7 +156,7 @@ impl Responder {
         };
         let folded = waiting.ask.name.clone().folded();
         let key = waiting.ask.key(merge, folded.as_bytes());
-        let is_fresh = |found: &Found| now.clock.now.since(found.stored_at).as_secs() < u64::from(found.ttl_secs);
+        let is_fresh = |found: &Found| rules::fresh_secs(found, now.clock.now).is_some();
         let found = slab.get(merge.hash, &key, &mut self.work.rdata, |success, denial| {
             let success = success.filter(|found| is_fresh(found)).map(|_| Kind::Success);
             success.or_else(|| denial.filter(|found| is_fresh(found)).map(|_| Kind::Denial))
@@ -211,7 +211,7 @@ impl Responder {
             };
             match landed.news {
                 News::Reply(bytes) => {
-                    let said = Said::Reply { bytes, is_shared: true };
+                    let said = Said::Reply { bytes, from: None };
                     waiting.told.push(&waiting.ask, said);
                     self.walk_on(now, waiting);
                 }
@@ -277,7 +277,7 @@ impl Responder {
         match read {
             Ok(()) => Said::Reply {
                 bytes: kept.into(),
-                is_shared: false,
+                from: Some(reply.from),
             },
             // The forwarder has read it to its end, so there is no such reply.
             Err(_) => Said::Failed(Arc::new(Failed::Crowded)),

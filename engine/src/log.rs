@@ -137,6 +137,8 @@ pub struct LogEntry {
     pub kind: ReplyKind,
     /// The block has metadata for the name.
     pub has_metadata: bool,
+    /// The server that `forward` had the answer from.
+    pub upstream: Option<SocketAddr>,
     /// The reply's flags.
     pub flags: Flags,
     /// Bytes of the reply, uncompressed and without OPT.
@@ -231,6 +233,7 @@ mod tests {
             rcode: Some(Rcode::NOERROR),
             kind: ReplyKind::Success,
             has_metadata: false,
+            upstream: None,
             flags: Flags(0),
             reply_size: 17,
             duration_nanos: 0,

@@ -505,6 +505,7 @@ impl Responder {
             rcode: (!answer.extras.is_dropped).then_some(answer.rcode),
             kind: kind(query, answer),
             has_metadata: plan.metadata.as_ref().is_some_and(|zones| zones.contains(folded)),
+            upstream: answer.extras.upstream,
             flags: Flags(written.flags),
             reply_size: written.plain_len,
             duration_nanos: now.clock.now.0.saturating_sub(asking.since.0),

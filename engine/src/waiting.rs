@@ -6,7 +6,7 @@
 //! the data and the configuration of the moment at which it is sent.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,8 +85,8 @@ pub(crate) enum Said {
     /// The reply, as [`crate::reply`] keeps it.
     Reply {
         bytes: Arc<[u8]>,
-        /// Another query asked for it.
-        is_shared: bool,
+        /// Who said it; not known where another query asked for it.
+        from: Option<SocketAddr>,
     },
     /// There is none.
     Failed(Arc<Failed>),

@@ -60,7 +60,7 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
                 answer.fail(failed);
                 return Flow::Answered;
             }
-            Said::Reply { bytes, is_shared } => {
+            Said::Reply { bytes, from } => {
                 let reply = Reply::new(bytes);
                 let is_nodata =
                     reply.rcode() == Rcode::NOERROR && reply.count(Section::Answer) == 0 && !reply.flags().tc();
@@ -69,7 +69,8 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
                     continue;
                 }
                 answer.rclass = visit.asked.rclass;
-                answer.extras.is_shared = *is_shared;
+                answer.extras.is_shared = from.is_none();
+                answer.extras.upstream = *from;
                 reply.answer(|ttl| ttl, answer);
                 return Flow::Answered;
             }

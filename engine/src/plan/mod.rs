@@ -242,6 +242,21 @@ impl Plan {
         }
     }
 
+    /// What is known of a query for a folded name by the label `view/name`: nothing without metadata for it.
+    pub(crate) fn view_name(&self, name: &[u8]) -> &str {
+        let has_metadata = self.metadata.as_ref().is_some_and(|zones| zones.contains(name));
+        let view = self.view.as_ref().filter(|_| has_metadata);
+        view.map_or("", |view| &*view.name)
+    }
+
+    /// What is known of a query by a label, before anybody has answered it.
+    pub(crate) fn metadata(&self, label: &str, client: &Client<'_>) -> &str {
+        match label {
+            view::NAME_LABEL => self.view_name(client.query.qname.to_buf().folded().as_bytes()),
+            _ => "",
+        }
+    }
+
     /// The series of a query for a folded name, which its route counts in `series`.
     #[inline]
     pub(crate) fn series(&self, name: &[u8], series: u32) -> u32 {

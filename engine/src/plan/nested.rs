@@ -28,13 +28,14 @@ pub(super) enum Nested<'z> {
 #[inline]
 pub(super) fn of<'z>(
     step: &'z Step,
+    plan: &Plan,
     asked: &Asked<'_>,
     client: &Client<'_>,
     port: u16,
     data: &Data,
 ) -> Option<Nested<'z>> {
     match step {
-        Step::Rewrite(rewrite) => rewritten(rewrite, asked, client, port),
+        Step::Rewrite(rewrite) => rewritten(rewrite, plan, asked, client, port),
         Step::Autopath(autopath) => tries(autopath, asked, client, data),
         Step::Dns64(dns64) => {
             let is_for = dns64.is_for(!client.origin.peer.is_ipv4(), asked.rtype, asked.rclass);
@@ -44,7 +45,13 @@ pub(super) fn of<'z>(
     }
 }
 
-fn rewritten<'z>(rewrite: &'z Rewrite, asked: &Asked<'_>, client: &Client<'_>, port: u16) -> Option<Nested<'z>> {
+fn rewritten<'z>(
+    rewrite: &'z Rewrite,
+    plan: &Plan,
+    asked: &Asked<'_>,
+    client: &Client<'_>,
+    port: u16,
+) -> Option<Nested<'z>> {
     let question = Question {
         name: asked.name,
         rtype: asked.rtype,
@@ -55,7 +62,7 @@ fn rewritten<'z>(rewrite: &'z Rewrite, asked: &Asked<'_>, client: &Client<'_>, p
         client: client.origin.peer.to_socket_addr(),
         server: SocketAddr::new(local, port),
         is_stream: client.origin.is_stream(),
-        metadata: &|_, _| {},
+        metadata: &|label, out| out.extend_from_slice(plan.metadata(label, client).as_bytes()),
     };
     let mut room = Box::new((Rewritten::default(), Scratch::default()));
     let (done, scratch) = &mut *room;
@@ -102,16 +109,16 @@ impl<'z> Walk<'_, 'z> {
     /// Has the steps behind answer for another name or type.
     fn inner(
         &mut self,
-        (name, rtype): (&NameBuf, Rtype),
+        (name, rtype): (Name<'_>, Rtype),
         plan: &'z Plan,
         begin: usize,
         asked: &Asked<'_>,
         depth: u8,
         answer: &mut Answer<'z>,
     ) {
-        let folded = name.clone().folded();
+        let folded = name.to_buf().folded();
         let inner = Asked {
-            name: name.as_name(),
+            name,
             folded: folded.as_bytes(),
             rtype,
             may_copy: false,
@@ -143,7 +150,7 @@ impl<'z> Walk<'_, 'z> {
             rclass: done.rclass,
             ..*asked
         };
-        self.inner((&done.name, done.rtype), plan, begin, &behind, depth, answer);
+        self.inner((done.name.as_name(), done.rtype), plan, begin, &behind, depth, answer);
         self.options = outer;
         if self.is_waiting() {
             return;
@@ -217,11 +224,11 @@ impl<'z> Walk<'_, 'z> {
         // With no other reply that of the first name counts, which is asked for again then: most often it is kept.
         for name in names.iter().chain(names.first()) {
             answer.clear();
-            self.inner((name, asked.rtype), plan, begin, asked, depth, answer);
+            self.inner((name.as_name(), asked.rtype), plan, begin, asked, depth, answer);
             if self.is_waiting() {
                 return;
             }
-            let is_first = name == &asked.name.to_buf();
+            let is_first = *name == asked.name;
             if answer.rcode == Rcode::NXDOMAIN {
                 continue;
             }
@@ -263,8 +270,7 @@ impl<'z> Walk<'_, 'z> {
         depth: u8,
         answer: &mut Answer<'z>,
     ) {
-        let name = asked.name.to_buf();
-        self.inner((&name, asked.rtype), plan, begin, asked, depth, answer);
+        self.inner((asked.name, asked.rtype), plan, begin, asked, depth, answer);
         if self.is_waiting() {
             return;
         }
@@ -278,7 +284,7 @@ impl<'z> Walk<'_, 'z> {
             .find(|pick| pick.rtype == Rtype::SOA);
         let of_soa = soa.map(|pick| pick.ttl);
         answer.clear();
-        self.inner((&name, Rtype::A), plan, begin, asked, depth, answer);
+        self.inner((asked.name, Rtype::A), plan, begin, asked, depth, answer);
         if self.is_waiting() {
             return;
         }

@@ -49,8 +49,7 @@ fn choose(
         let holds = |route: &&Route| {
             let plan = &config.plans[route.plan as usize];
             let Some(view) = &plan.view else { return true };
-            let has_metadata = plan.metadata.as_ref().is_some_and(|zones| zones.contains(name));
-            let view_name = if has_metadata { &*view.name } else { "" };
+            let view_name = plan.view_name(name);
             Name::from_wire(name).is_ok_and(|name| {
                 view.holds(&Facts {
                     name,

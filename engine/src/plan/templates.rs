@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nodens_wire::{Name, NameBuf, Rclass, Rcode, Rtype, Section};
 
 use super::template::{Facts, Fault, Stanza, Template};
-use super::view::{self, holds_all};
-use super::{Client, Counted, Flow, StepName, Visit, ZoneMap, falls_through_names};
+use super::view::{self, Known, holds_all};
+use super::{Client, Counted, Flow, Plan, StepName, Visit, ZoneMap, falls_through_names};
 use crate::answer::{Answer, Bytes, Owner, Pending, Pick, Purpose, Reason};
 use crate::captures::Scratch;
 use crate::stats::ByQuestion;
@@ -63,7 +63,7 @@ pub struct Failures {
 }
 
 #[inline(never)]
-pub(super) fn enter<'z>(step: &'z Templates, port: u16, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
+pub(super) fn enter<'z>(step: &'z Templates, plan: &Plan, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     let asked = visit.asked;
     let mut scratch = Scratch::default();
     let Ok(folded) = Name::from_wire(asked.folded) else {
@@ -81,8 +81,8 @@ pub(super) fn enter<'z>(step: &'z Templates, port: u16, visit: &mut Visit<'_, 'z
             name: folded,
             rtype: asked.rtype,
             client: visit.client,
-            port,
-            view_name: "",
+            port: visit.port,
+            view_name: plan.metadata(view::NAME_LABEL, visit.client),
         };
         let holds = holds_all(&stanza.conditions, &facts);
         let matched = stanza.patterns.iter().filter(|_| holds).find_map(|pattern| {
@@ -128,6 +128,12 @@ pub(super) fn enter<'z>(step: &'z Templates, port: u16, visit: &mut Visit<'_, 'z
             remote: visit.client.address().to_string(),
             groups: &groups,
             group_names: &group_names,
+            variables: stanza
+                .variables
+                .iter()
+                .map(|(name, expression)| (&**name, expression.value(&facts)))
+                .collect(),
+            plan,
         };
         if let Err(Failed { section, template, why }) = filled.records(step, stanza, asked.name, visit.client, answer) {
             if visit.is_first()
@@ -191,6 +197,8 @@ struct Filled<'a> {
     remote: String,
     groups: &'a [&'a str],
     group_names: &'a [Option<&'a str>],
+    variables: Vec<(&'a str, Option<Known>)>,
+    plan: &'a Plan,
 }
 
 /// A record that could not be written.
@@ -226,12 +234,13 @@ impl Filled<'_> {
             remote: &self.remote,
             groups: self.groups,
             group_names: self.group_names,
+            variables: &self.variables,
             id: client.query.id,
             flags: client.query.flags,
             asked_name: &asked_name,
             asked_type: client.query.rtype,
             asked_class: client.query.rclass,
-            metadata: &|_| String::new(),
+            metadata: &|label| self.plan.metadata(label, client).to_owned(),
         };
         for (section, template) in stanza.records() {
             let pick = one(step, template, &facts, asked, answer);

@@ -377,7 +377,8 @@ impl<'a, 'z> Walk<'a, 'z> {
                     flow
                 }
                 Step::Rewrite(_) | Step::Autopath(_) | Step::Dns64(_) => {
-                    let Some(nested) = nested::of(step, asked, &self.client, self.listener.port, self.now.data) else {
+                    let (listener, data) = (self.listener, self.now.data);
+                    let Some(nested) = nested::of(step, plan, asked, &self.client, listener.port, data) else {
                         continue;
                     };
                     return Passed {
@@ -501,7 +502,7 @@ fn enter<'z>(step: &'z Step, plan: &'z Plan, at: usize, visit: &mut Visit<'_, 'z
             header::enter(step, answer);
             Flow::Next
         }
-        Step::Template(step) => templates::enter(step, visit.port, visit, answer),
+        Step::Template(step) => templates::enter(step, plan, visit, answer),
         Step::Transfer(step) => transfer::enter(step, plan, visit, answer),
         Step::Hosts(step) => hosts::enter(step, visit, answer),
         Step::K8sExternal(step) => kubernetes::enter_external(step, visit, answer),

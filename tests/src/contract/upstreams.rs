@@ -15,6 +15,20 @@ fn server() -> (UdpSocket, SocketAddr) {
     (server, address)
 }
 
+fn opens(upstream: UpstreamId, to: SocketAddr) -> Effect {
+    Effect::OpenUpstream {
+        upstream,
+        to,
+        from: None,
+    }
+}
+
+/// Opens a socket to a server, and sends a question.
+fn asks<P: Port>(rig: &mut Rig<P>, upstream: UpstreamId, to: SocketAddr) {
+    rig.apply(opens(upstream, to), &[]);
+    rig.apply(Effect::SendUpstream { upstream }, b"question");
+}
+
 fn receive(server: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     let mut buffer = [0; 512];
     let (len, from) = server.recv_from(&mut buffer).unwrap();
@@ -25,15 +39,7 @@ pub(super) fn ask_and_hear<P: Port>(open: Open<P>) {
     let mut rig = Rig::on(open, "127.0.0.1");
     let (server, to) = server();
     let upstream = UpstreamId(9);
-    rig.apply(
-        Effect::OpenUpstream {
-            upstream,
-            to,
-            from: None,
-        },
-        &[],
-    );
-    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    asks(&mut rig, upstream, to);
     let (question, from) = receive(&server);
     assert_eq!(question, b"question");
     // Bytes from anybody else are not heard.
@@ -53,15 +59,7 @@ pub(super) fn failures_are_reported<P: Port>(open: Open<P>) {
     let (refusing, to) = server();
     drop(refusing);
     let upstream = UpstreamId(1);
-    rig.apply(
-        Effect::OpenUpstream {
-            upstream,
-            to,
-            from: None,
-        },
-        &[],
-    );
-    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    asks(&mut rig, upstream, to);
     rig.until(|handler| !handler.upstreams.is_empty());
     assert_eq!(
         rig.handler.upstreams[0],
@@ -70,14 +68,7 @@ pub(super) fn failures_are_reported<P: Port>(open: Open<P>) {
     // A socket that cannot even be made says the same.
     let upstream = UpstreamId(2);
     let to = "[fe80::1]:53".parse().unwrap();
-    rig.apply(
-        Effect::OpenUpstream {
-            upstream,
-            to,
-            from: None,
-        },
-        &[],
-    );
+    rig.apply(opens(upstream, to), &[]);
     rig.until(|handler| {
         let last = handler.upstreams.last();
         last.is_some_and(|(id, _, error)| *id == upstream && error.is_some())
@@ -90,15 +81,7 @@ pub(super) fn ports_differ<P: Port>(open: Open<P>) {
     let mut ports = HashSet::new();
     for number in 0..20 {
         let upstream = UpstreamId(number);
-        rig.apply(
-            Effect::OpenUpstream {
-                upstream,
-                to,
-                from: None,
-            },
-            &[],
-        );
-        rig.apply(Effect::SendUpstream { upstream }, b"question");
+        asks(&mut rig, upstream, to);
         ports.insert(receive(&server).1.port());
     }
     assert_eq!(ports.len(), 20);
@@ -112,15 +95,7 @@ pub(super) fn retired_are_silent<P: Port>(open: Open<P>) {
     let mut rig = Rig::on(open, "127.0.0.1");
     let (server, to) = server();
     let upstream = UpstreamId(3);
-    rig.apply(
-        Effect::OpenUpstream {
-            upstream,
-            to,
-            from: None,
-        },
-        &[],
-    );
-    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    asks(&mut rig, upstream, to);
     let (_, from) = receive(&server);
     server.send_to(b"late", from).unwrap();
     rig.apply(Effect::RetireUpstream { upstream }, &[]);
@@ -135,15 +110,7 @@ pub(super) fn many_replies<P: Port>(open: Open<P>) {
     let mut rig = Rig::on(open, "127.0.0.1");
     let (server, to) = server();
     let upstream = UpstreamId(4);
-    rig.apply(
-        Effect::OpenUpstream {
-            upstream,
-            to,
-            from: None,
-        },
-        &[],
-    );
-    rig.apply(Effect::SendUpstream { upstream }, b"question");
+    asks(&mut rig, upstream, to);
     let (_, from) = receive(&server);
     for number in 0..100u8 {
         server.send_to(&[number], from).unwrap();

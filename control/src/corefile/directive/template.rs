@@ -7,10 +7,11 @@ use nodens_wire::{Rclass, Rcode, Rtype};
 use super::scope::Scope;
 use super::view;
 use crate::corefile::diagnostic::{Diagnostic, nearest};
+use crate::corefile::expression;
 use crate::corefile::parser::Line;
 use crate::corefile::re2;
 
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 10] = [
     "match",
     "answer",
     "additional",
@@ -18,6 +19,7 @@ const OPTIONS: [&str; 9] = [
     "rcode",
     "ederror",
     "fallthrough",
+    "var",
     "expr",
     "upstream",
 ];
@@ -50,6 +52,7 @@ pub(super) fn template(line: &Line, scope: &mut Scope<'_>) -> Option<Stanza> {
         zones: scope.zones(zones),
         patterns: Vec::new(),
         conditions: Vec::new(),
+        variables: Vec::new(),
         answer: Vec::new(),
         additional: Vec::new(),
         authority: Vec::new(),
@@ -75,19 +78,16 @@ fn read(option: &Line, stanza: &mut Stanza, scope: &mut Scope<'_>) {
         "rcode" => rcode(option, stanza, scope),
         "ederror" => error(option, stanza, scope),
         "fallthrough" => stanza.fallthrough = Some(scope.fallthrough(option)),
-        "expr" => stanza.conditions.extend(view::condition(option, "template", scope)),
+        "expr" => {
+            let condition = view::expression(option, &option.args, "template", expression::condition, scope);
+            stanza.conditions.extend(condition);
+        }
+        "var" => variable(option, stanza, scope),
         "upstream" => {
             let text = "plugin/template: `upstream` has no effect: the server resolves such names itself";
             scope
                 .findings
                 .warn(Diagnostic::warning(option.name.span, text).help("leave the line out"));
-        }
-        "var" => {
-            let text = "plugin/template: nodens does not have the option 'var' yet";
-            let error = Diagnostic::error(option.name.span, text);
-            scope
-                .findings
-                .error(error.help("write the value where `.Var` stands, or `{{ $name := ... }}` within a record"));
         }
         name => {
             let text = format!("Wrong argument count or unexpected line ending after '{name}'");
@@ -98,6 +98,16 @@ fn read(option: &Line, stanza: &mut Stanza, scope: &mut Scope<'_>) {
             });
         }
     }
+}
+
+fn variable(option: &Line, stanza: &mut Stanza, scope: &mut Scope<'_>) {
+    let Some((name, words)) = option.args.split_first() else {
+        return scope.argument_count(option, "a name, and an expression");
+    };
+    let value = view::expression(option, words, "template", expression::value, scope);
+    stanza
+        .variables
+        .extend(value.map(|value| (name.text.as_ref().into(), value)));
 }
 
 fn patterns(option: &Line, patterns: &mut Vec<Captures>, scope: &mut Scope<'_>) {
@@ -129,7 +139,7 @@ fn records(option: &Line, records: &mut Vec<Template>, scope: &mut Scope<'_>) {
                 let text = format!("could not compile template: {}, {why}", word.text);
                 let error = Diagnostic::error(word.span, text);
                 let help = "a record is written as \"{{ .Name }} 60 IN A 192.0.2.1\"; there are .Zone, .Name, .Class, \
-                            .Type, .Match, .Group, .Message, .Question, .Remote and .Meta";
+                            .Type, .Match, .Group, .Var, .Message, .Question, .Remote and .Meta";
                 scope.findings.error(error.help(help));
             }
         }

@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use nodens_engine::plan::view::Condition;
-
 use super::scope::Scope;
 use crate::corefile::diagnostic::Diagnostic;
-use crate::corefile::expression::{self, Fault};
+use crate::corefile::expression::{self, Compiled, Fault};
 use crate::corefile::lexer::Word;
 use crate::corefile::parser::Line;
 use crate::corefile::settings::View;
@@ -21,7 +19,7 @@ pub(super) fn view(line: &Line, scope: &mut Scope<'_>) -> Option<View> {
             scope.unknown_option(option, &["expr"]);
             continue;
         }
-        conditions.extend(condition(option, "view", scope));
+        conditions.extend(expression(option, &option.args, "view", expression::condition, scope));
     }
     // A block whose view is wrong is not said to collide with others on top of that.
     Some(View {
@@ -30,26 +28,32 @@ pub(super) fn view(line: &Line, scope: &mut Scope<'_>) -> Option<View> {
     })
 }
 
-/// The condition of an `expr` line.
-pub(super) fn condition(option: &Line, directive: &str, scope: &mut Scope<'_>) -> Option<Condition> {
-    if option.args.is_empty() {
+/// The expression in some words of an option.
+pub(super) fn expression<T>(
+    option: &Line,
+    words: &[Word],
+    directive: &str,
+    compile: fn(&str) -> Result<Compiled<T>, Fault>,
+    scope: &mut Scope<'_>,
+) -> Option<T> {
+    if words.is_empty() {
         scope.argument_count(option, "an expression");
         return None;
     }
-    let text = option.args.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ");
+    let text = words.iter().map(|word| &*word.text).collect::<Vec<_>>().join(" ");
     let drawn = |fault: Fault, make: fn(Span, String) -> Diagnostic| {
         let text = format!("plugin/{directive}: {}", fault.text);
-        let mut diagnostic = make(place(&option.args, &fault.at), text);
+        let mut diagnostic = make(place(words, &fault.at), text);
         diagnostic.label = fault.label;
         diagnostic.help = fault.help;
         diagnostic
     };
-    match expression::compile(&text) {
+    match compile(&text) {
         Ok(compiled) => {
             for remark in compiled.remarks {
                 scope.findings.warn(drawn(remark, Diagnostic::warning));
             }
-            Some(compiled.condition)
+            Some(compiled.expression)
         }
         Err(fault) => {
             scope.findings.error(drawn(fault, Diagnostic::error));

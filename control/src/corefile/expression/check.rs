@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use nodens_engine::pattern::Pattern;
 use nodens_engine::plan::Cidr;
-use nodens_engine::plan::view::{Arithmetic, Comparison, Condition, Number, Text, Value};
+use nodens_engine::plan::view::{Arithmetic, Comparison, Condition, Expression, Number, Text, Value};
 
 use super::parse::{Kind, Node, Operator};
 use super::{Compiled, Fault};
@@ -54,8 +54,24 @@ impl Typed {
     }
 }
 
-/// Checks a whole expression.
-pub(super) fn check(tree: Node) -> Result<Compiled, Fault> {
+/// Checks an expression that has a value.
+pub(super) fn value(tree: Node) -> Result<Compiled<Expression>, Fault> {
+    let mut checker = Checker { remarks: Vec::new() };
+    let at = tree.at.clone();
+    let expression = match checker.typed(tree)? {
+        Typed::Condition(condition) => Expression::Condition(condition),
+        Typed::Number(number) => Expression::Number(number),
+        Typed::Text(text) => Expression::Text(text),
+        list @ Typed::List(_) => return Err(wrong_type(at, &list, "a text, a number or a condition")),
+    };
+    Ok(Compiled {
+        expression,
+        remarks: checker.remarks,
+    })
+}
+
+/// Checks an expression that has to hold.
+pub(super) fn condition(tree: Node) -> Result<Compiled<Condition>, Fault> {
     let mut checker = Checker { remarks: Vec::new() };
     let at = tree.at.clone();
     let condition = match checker.typed(tree)? {
@@ -69,7 +85,7 @@ pub(super) fn check(tree: Node) -> Result<Compiled, Fault> {
         }
     };
     Ok(Compiled {
-        condition,
+        expression: condition,
         remarks: checker.remarks,
     })
 }

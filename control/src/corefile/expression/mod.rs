@@ -1,7 +1,8 @@
-//! The expressions of `view`: text in, a condition whose types are right, or what is wrong with it, out.
+//! The expressions of `view` and `template`: text in, a condition or a value whose types are right, or what is wrong with
+//! it, out.
 //!
 //! ```text
-//!   token ──> parse ──> check ──> Condition
+//!   token ──> parse ──> check ──> Condition, Expression
 //!    words     tree      types     of the engine
 //! ```
 //!
@@ -16,16 +17,17 @@ mod tests;
 
 use std::ops::Range;
 
-use nodens_engine::plan::view::Condition;
+use nodens_engine::plan::view::{Condition, Expression};
+use parse::Node;
 
 /// Bytes of an expression, at most.
 pub const TEXT_BYTES_MAX: usize = 10_000;
 
 /// What an expression says.
 #[derive(Clone, Debug)]
-pub struct Compiled {
-    /// What has to hold.
-    pub condition: Condition,
+pub struct Compiled<T> {
+    /// What is to be evaluated.
+    pub expression: T,
     /// What is odd about it, though it can be evaluated.
     pub remarks: Vec<Fault>,
 }
@@ -64,17 +66,28 @@ impl Fault {
     }
 }
 
-/// Compiles an expression.
+/// Compiles an expression that has to hold.
 ///
 /// # Errors
 /// The first thing that is wrong with it.
-pub fn compile(text: &str) -> Result<Compiled, Fault> {
+pub fn condition(text: &str) -> Result<Compiled<Condition>, Fault> {
+    check::condition(tree(text)?)
+}
+
+/// Compiles an expression that has a value.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn value(text: &str) -> Result<Compiled<Expression>, Fault> {
+    check::value(tree(text)?)
+}
+
+fn tree(text: &str) -> Result<Node, Fault> {
     if text.len() > TEXT_BYTES_MAX {
         let text_len = text.len();
         let fault = format!("an expression of {text_len} bytes, at most {TEXT_BYTES_MAX} are allowed");
         return Err(Fault::new(0..text_len, fault));
     }
     let tokens = token::tokens(text)?;
-    let tree = parse::parse(&tokens, text.len())?;
-    check::check(tree)
+    parse::parse(&tokens, text.len())
 }

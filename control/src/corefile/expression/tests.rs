@@ -3,7 +3,7 @@ use nodens_engine::plan::view::View;
 use nodens_wire::NameBuf;
 use proptest::prelude::*;
 
-use super::compile;
+use super::condition;
 
 /// A query for WWW.oak.example. AAAA with DO and a size of 4,096.
 fn query() -> Vec<u8> {
@@ -15,11 +15,11 @@ fn query() -> Vec<u8> {
 
 /// Whether it holds for the query, or what is wrong: the marked part, the text, and the help.
 fn evaluate(text: &str) -> Result<bool, String> {
-    match compile(text) {
+    match condition(text) {
         Ok(compiled) => {
             let view = View {
                 name: "inner".into(),
-                conditions: [compiled.condition].into(),
+                conditions: [compiled.expression].into(),
             };
             Ok(view_holds(&view, &query()).unwrap())
         }
@@ -230,13 +230,13 @@ fn size_and_depth_are_bounded() {
     let many = |count: usize| vec!["do()"; count].join(" && ");
     assert_eq!(evaluate(&many(250)), Ok(true));
     assert!(evaluate(&many(251)).unwrap_err().contains("more than 500 parts"));
-    assert!(compile(&" ".repeat(10_001)).unwrap_err().text.contains("10001 bytes"));
+    assert!(condition(&" ".repeat(10_001)).unwrap_err().text.contains("10001 bytes"));
 }
 
 proptest! {
     #[test]
     fn no_text_panics(text in any::<String>()) {
-        let _ = compile(&text);
+        let _ = condition(&text);
     }
 
     #[test]

@@ -32,6 +32,7 @@ fn records(lines: &str, name: &str) -> String {
             rtype: "A",
             remote: "192.0.2.9",
             groups: &groups,
+            variables: &[],
             group_names: &names,
             id: 1,
             flags: Flags(0),
@@ -122,9 +123,18 @@ fn what_is_wrong_with_templates() {
             "error parsing extended DNS error code 70000",
         ),
         ("IN A {\nexpr typ() == 'A'\n}", "plugin/template: unknown name typ"),
+        ("IN A {\nvar a b\n}", "plugin/template: unknown name b"),
         (
-            "IN A {\nvar a b\n}",
-            "plugin/template: nodens does not have the option 'var' yet",
+            "IN A {\nvar a ['b']\n}",
+            "plugin/template: a list where a text, a number or a condition is needed",
+        ),
+        (
+            "IN A {\nvar a\n}",
+            "Wrong argument count or unexpected line ending after 'a'",
+        ),
+        (
+            "IN A {\nvar\n}",
+            "Wrong argument count or unexpected line ending after 'var'",
         ),
         (
             "IN A {\nanswr \"a\"\n}",
@@ -260,6 +270,7 @@ proptest! {
                 rtype: "A",
                 remote: "::1",
                 groups: &["b.a.", "b", "\u{e9}"],
+                variables: &[],
                 group_names: &[None, Some("x"), None],
                 id: 0,
                 flags: Flags(0),

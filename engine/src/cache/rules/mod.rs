@@ -242,15 +242,22 @@ pub enum Age {
     Gone,
 }
 
+/// The seconds for which an entry is still fresh, if it is.
+#[must_use]
+pub fn fresh_secs(found: &Found, now: Instant) -> Option<u32> {
+    let passed = now.since(found.stored_at).as_secs();
+    let left = u64::from(found.ttl_secs).checked_sub(passed)?;
+    u32::try_from(left).ok().filter(|left| *left > 0)
+}
+
 /// How old an entry is.
 #[must_use]
 pub fn age(found: &Found, now: Instant, settings: &Settings) -> Age {
-    let passed = now.since(found.stored_at).as_secs();
-    let ttl = u64::from(found.ttl_secs);
-    if passed < ttl {
-        return Age::Fresh((ttl - passed) as u32);
+    if let Some(left) = fresh_secs(found, now) {
+        return Age::Fresh(left);
     }
-    let expired = Duration::from_secs(passed - ttl);
+    let passed = now.since(found.stored_at).as_secs();
+    let expired = Duration::from_secs(passed.saturating_sub(found.ttl_secs.into()));
     match settings.stale {
         Some(stale) if !found.is_failure && expired < stale.up_to => Age::Stale,
         _ => Age::Gone,

@@ -20,7 +20,7 @@ pub(super) fn shown(value: &Value<'_>, facts: &Facts<'_>) -> String {
         Value::Integer(value) => value.to_string(),
         Value::Text(text) => text.clone().into_owned(),
         Value::Match => format!("[{}]", facts.groups.join(" ")),
-        Value::Group => {
+        Value::Group | Value::Variables => {
             let items = items_of(value, facts).unwrap_or_default();
             let items: Vec<String> = items
                 .iter()
@@ -203,7 +203,7 @@ fn verbed(value: &Value<'_>, verb: char, form: Form, facts: &Facts<'_>) -> Optio
         }
         (Value::Bool(value), 't' | 'v') => value.to_string(),
         (_, 'v') => shown(value, facts),
-        (Value::Match | Value::Group, 's') => shown(value, facts),
+        (Value::Match | Value::Group | Value::Variables, 's') => shown(value, facts),
         _ => return None,
     })
 }
@@ -217,6 +217,7 @@ fn kind(value: &Value<'_>) -> &'static str {
         Value::Text(_) => "string",
         Value::Match => "[]string",
         Value::Group => "map[string]string",
+        Value::Variables => "map[string]interface {}",
         Value::Message => "*dns.Msg",
         Value::Questions => "[]dns.Question",
         Value::Question => "*dns.Question",

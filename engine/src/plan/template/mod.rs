@@ -19,7 +19,7 @@ use std::fmt;
 
 use nodens_wire::{Flags, NameBuf, Rclass, Rcode, Rtype};
 
-use super::view::Condition;
+use super::view::{Condition, Expression, Known};
 use crate::captures::Captures;
 
 pub use parse::TEXT_BYTES_MAX;
@@ -38,6 +38,8 @@ pub struct Stanza {
     pub patterns: Vec<Captures>,
     /// All must hold, too.
     pub conditions: Vec<Condition>,
+    /// What records may ask for by a name: `.Var`. The last of a name counts.
+    pub variables: Vec<(Box<str>, Expression)>,
     /// Records of ANSWER.
     pub answer: Vec<Template>,
     /// Records of ADDITIONAL.
@@ -78,6 +80,8 @@ pub struct Facts<'a> {
     pub groups: &'a [&'a str],
     /// Their names.
     pub group_names: &'a [Option<&'a str>],
+    /// What the stanza's expressions came to, by their names; some have no value for this question.
+    pub variables: &'a [(&'a str, Option<Known>)],
     /// The id of the query.
     pub id: u16,
     /// Its flags.
@@ -244,6 +248,8 @@ enum Value<'a> {
     Match,
     /// `.Group`
     Group,
+    /// `.Var`
+    Variables,
     /// `.Message`
     Message,
     /// `.Message.Question`

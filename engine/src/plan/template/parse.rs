@@ -8,8 +8,8 @@ pub const TEXT_BYTES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 32;
 
 /// What `.` has at the outset.
-const ROOT_FIELDS: [&str; 10] = [
-    "Zone", "Name", "Class", "Type", "Match", "Group", "Message", "Question", "Remote", "Meta",
+const ROOT_FIELDS: [&str; 11] = [
+    "Zone", "Name", "Class", "Type", "Match", "Group", "Message", "Question", "Remote", "Meta", "Var",
 ];
 const LEFT: &str = "{{";
 const RIGHT: &str = "}}";

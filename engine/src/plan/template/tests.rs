@@ -1,3 +1,4 @@
+use super::super::view::Value as Number;
 use super::*;
 
 /// What a template writes for `ip-10-ff.cedar.example. A`, of which a pattern has the groups.
@@ -10,6 +11,14 @@ fn written(text: &str) -> String {
         remote: "192.0.2.9",
         groups: &["ip-10-ff.cedar.example.", "10", "ff", ""],
         group_names: &[None, Some("a"), Some("b"), Some("none")],
+        variables: &[
+            ("host", Some(Known::Text("a-b".to_owned()))),
+            ("port", Some(Known::Number(Number::Int(53)))),
+            ("host", Some(Known::Text("host-9".to_owned()))),
+            ("half", Some(Known::Number(Number::Float(0.5)))),
+            ("is_big", Some(Known::Bool(false))),
+            ("none", None),
+        ],
         id: 4660,
         flags: Flags(0).with_rd(true),
         asked_name: "IP-10-ff.cedar.example.",
@@ -59,6 +68,26 @@ fn what_templates_of_the_documentation_write() {
     );
     check("no action", "no action");
     check("", "");
+}
+
+#[test]
+fn variables_of_the_stanza() {
+    check(
+        "{{ .Var.host }}:{{ index .Var \"port\" }} {{ .Var.half }}",
+        "host-9:53 0.5",
+    );
+    check(
+        "{{ if .Var.is_big }}big{{ else }}{{ if .Var }}small{{ end }}{{ end }}",
+        "small",
+    );
+    check("{{ printf \"%04d\" .Var.port }} {{ len .Var.host }}", "0053 6");
+    check("{{ .Var.other }}{{ index .Var \"other\" }}", "<no value><no value>");
+    check("{{ .Var.none }}", "! the variable none has no value");
+    check(
+        "{{ range $name, $value := .Var }}{{ $name }}={{ $value }},{{ end }}",
+        "half=0.5,host=host-9,is_big=false,port=53,",
+    );
+    check("{{ .Var }}", "map[half:0.5 host:host-9 is_big:false port:53]");
 }
 
 #[test]
@@ -192,7 +221,7 @@ fn forms_of_printf() {
 fn what_is_no_template() {
     for (text, expected) in [
         ("{{ .Nme }}", "there is no .Nme"),
-        ("{{ $.Var }}", "there is no .Var"),
+        ("{{ $.Vars }}", "there is no .Vars"),
         ("{{ nil }}", "nil is not a command"),
         ("{{ foo }}", "function \"foo\" not defined"),
         ("{{ $x }}", "undefined variable \"$x\""),

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
+use super::super::view::{Known, Value as Number};
 use super::{Facts, Fault, Function, Node, Operand, Pipeline, Template, Value, format};
 
 /// Parts that are evaluated for one record, at most.
@@ -248,9 +250,11 @@ impl<'a> Writer<'a, '_> {
             (Value::Root, "Remote") => text(facts.remote),
             (Value::Root, "Match") => Value::Match,
             (Value::Root, "Group") => Value::Group,
+            (Value::Root, "Var") => Value::Variables,
             (Value::Root, "Message") => Value::Message,
             (Value::Root, "Question") => Value::Question,
             (Value::Group, name) => group(facts, name).map_or(Value::Missing, text),
+            (Value::Variables, name) => variable(facts, name)?.unwrap_or(Value::Missing),
             (Value::Question, "Name") => text(facts.asked_name),
             (Value::Question, "Qtype") => Value::Integer(facts.asked_type.0.into()),
             (Value::Question, "Qclass") => Value::Integer(facts.asked_class.0.into()),
@@ -338,6 +342,27 @@ fn group<'a>(facts: &Facts<'a>, name: &str) -> Option<&'a str> {
     facts.groups.get(named.or_else(number)?).copied()
 }
 
+/// What an expression came to, by its name.
+fn variable<'a>(facts: &Facts<'a>, name: &str) -> Result<Option<Value<'a>>, Fault> {
+    let Some((_, known)) = facts.variables.iter().rfind(|(own, _)| *own == name) else {
+        return Ok(None);
+    };
+    match known {
+        Some(known) => Ok(Some(value_of(known))),
+        None => Err(Fault::new(format!("the variable {name} has no value"))),
+    }
+}
+
+fn value_of(known: &Known) -> Value<'_> {
+    match known {
+        Known::Bool(value) => Value::Bool(*value),
+        Known::Number(Number::Int(value)) => Value::Integer(*value),
+        // Templates have no numbers with a fraction, but what is to be written of one is known.
+        Known::Number(Number::Float(value)) => Value::Text(value.to_string().into()),
+        Known::Text(text) => Value::Text(text.as_str().into()),
+    }
+}
+
 pub(super) fn is_true(value: &Value<'_>, facts: &Facts<'_>) -> bool {
     match value {
         Value::Missing | Value::Nil => false,
@@ -345,6 +370,7 @@ pub(super) fn is_true(value: &Value<'_>, facts: &Facts<'_>) -> bool {
         Value::Integer(value) => *value != 0,
         Value::Text(text) => !text.is_empty(),
         Value::Match | Value::Group => !facts.groups.is_empty(),
+        Value::Variables => !facts.variables.is_empty(),
         Value::Root | Value::Message | Value::Questions | Value::Question => true,
     }
 }
@@ -373,6 +399,17 @@ pub(super) fn items_of<'a>(value: &Value<'a>, facts: &Facts<'a>) -> Result<Vec<(
                 .map(|(key, group)| (Value::Text(key.into()), text(group)))
                 .collect()
         }
+        Value::Variables => {
+            let known = facts
+                .variables
+                .iter()
+                .filter_map(|(name, known)| Some((*name, known.as_ref()?)));
+            let by_name: BTreeMap<&str, &Known> = known.collect();
+            by_name
+                .into_iter()
+                .map(|(name, known)| (text(name), value_of(known)))
+                .collect()
+        }
         Value::Questions => vec![(Value::Integer(0), Value::Question)],
         Value::Integer(count) => {
             let count = usize::try_from(*count).unwrap_or(0).min(STEPS_MAX + 1);
@@ -397,6 +434,7 @@ fn index<'a>(value: &Value<'a>, key: &Value<'a>, facts: &Facts<'a>) -> Result<Va
         }
         // As in Go, an empty text where there is no such key.
         (Value::Group, Value::Text(name)) => Value::Text(Cow::Borrowed(group(facts, name).unwrap_or_default())),
+        (Value::Variables, Value::Text(name)) => variable(facts, name)?.unwrap_or(Value::Missing),
         (Value::Questions, Value::Integer(0)) => Value::Question,
         (Value::Questions, Value::Integer(_)) => return Err(outside()),
         (Value::Text(text), Value::Integer(at)) => {

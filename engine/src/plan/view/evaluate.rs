@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayString;
 
-use super::{Arithmetic, Comparison, Condition, Facts, Number, Text, Value};
+use super::{Arithmetic, Comparison, Condition, Facts, NAME_LABEL, Number, Text, Value};
 use crate::plan::Cidr;
 
 /// Bytes of all texts that one condition makes, at most. A name has a thousand when each byte of it is written as a
@@ -41,6 +41,12 @@ impl<'a> Evaluation<'a> {
         let value = self.condition_in(condition);
         self.made.truncate(before);
         value
+    }
+
+    /// A text as it is.
+    pub(super) fn written(&mut self, text: &'a Text) -> Option<String> {
+        let text = self.text(text)?;
+        Some(self.shown(&text).to_owned())
     }
 
     fn condition_in(&mut self, condition: &'a Condition) -> Option<bool> {
@@ -118,7 +124,7 @@ impl<'a> Evaluation<'a> {
         Some(!end)
     }
 
-    fn number(&mut self, number: &'a Number) -> Option<Value> {
+    pub(super) fn number(&mut self, number: &'a Number) -> Option<Value> {
         let client = self.facts.client;
         Some(match number {
             Number::Literal(value) => *value,
@@ -173,7 +179,7 @@ impl<'a> Evaluation<'a> {
             Text::ServerPort => self.make(facts.port),
             Text::Metadata(label) => {
                 let label = self.text(label)?;
-                let is_name = self.shown(&label) == "view/name";
+                let is_name = self.shown(&label) == NAME_LABEL;
                 Some(Piece::Known(if is_name { facts.view_name } else { "" }))
             }
             Text::Lower(text) => self.changed(text, str::make_ascii_lowercase),

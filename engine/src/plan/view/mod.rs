@@ -30,6 +30,9 @@ impl View {
     }
 }
 
+/// The label by which metadata know the name of a view.
+pub(crate) const NAME_LABEL: &str = "view/name";
+
 /// Whether all of them hold for a question.
 pub(crate) fn holds_all(conditions: &[Condition], facts: &Facts<'_>) -> bool {
     conditions
@@ -57,6 +60,40 @@ impl Facts<'_> {
     fn local(&self) -> IpAddr {
         let unspecified = IpAddr::from([0_u8; 16]);
         self.client.origin.local.unwrap_or(unspecified)
+    }
+}
+
+/// Something that has a value.
+#[derive(Clone, Debug)]
+pub enum Expression {
+    /// Whether something holds.
+    Condition(Condition),
+    /// A number.
+    Number(Number),
+    /// A text.
+    Text(Text),
+}
+
+/// The value of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Known {
+    /// Whether it holds.
+    Bool(bool),
+    /// A number.
+    Number(Value),
+    /// A text.
+    Text(String),
+}
+
+impl Expression {
+    /// Its value for a question, if it has one.
+    pub(crate) fn value(&self, facts: &Facts<'_>) -> Option<Known> {
+        let mut evaluation = Evaluation::new(facts);
+        match self {
+            Self::Condition(condition) => evaluation.condition(condition).map(Known::Bool),
+            Self::Number(number) => evaluation.number(number).map(Known::Number),
+            Self::Text(text) => evaluation.written(text).map(Known::Text),
+        }
     }
 }
 
