@@ -15,6 +15,7 @@ mod instructions; // what an answer costs, counted by callgrind
 mod kernel; // what a kernel denies, takes away or gives later
 mod knot; // zones from and to another server
 mod limits; // every limit of the engine, at it and past it
+mod load; // the binary under load, while those that it asks fail
 mod mutated; // mutated queries against the running server
 mod oracle; // the engine against the naive resolvers, on random data
 mod packaging; // what `make install` puts where, and the unit of systemd

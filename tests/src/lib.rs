@@ -12,6 +12,7 @@
 //! oracle    naive resolvers                 seed      numbers by seed
 //! scripted  DNS servers that play what a case says
 //! served    the same with several server blocks and streams
+//! load      a client that asks evenly    upstream  whom others ask, and who fails under load
 //! netns     a network of a test's own  mutation  messages that are nearly queries
 //! folding   a zone of etcd as the control plane folds it
 //! sim       network, etcd and clock by seed, around the real worker
@@ -26,6 +27,7 @@ pub mod contract;
 pub mod etcd;
 pub mod expect;
 pub mod folding;
+pub mod load;
 pub mod mutation;
 pub mod netns;
 pub mod nodens;
@@ -40,6 +42,7 @@ pub mod seed;
 pub mod served;
 pub mod sim;
 pub mod tls;
+pub mod upstream;
 pub mod world;
 
 use std::fmt;
