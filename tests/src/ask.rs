@@ -11,7 +11,7 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use socket2::{Domain, Socket, Type};
 
 use crate::case::{Ask, AskEdns};
-use crate::records::{class_of, type_of};
+use crate::records::{class_of, name_of, type_of};
 use crate::tls::TlsClient;
 use crate::world::random;
 
@@ -42,10 +42,7 @@ pub fn question(text: &str) -> Result<Message, String> {
         [name, rtype, class] => (name, rtype, Some(class)),
         _ => return Err(format!("`{text}` is no question")),
     };
-    let mut query = Query::query(
-        Name::from_ascii(name).map_err(|e| format!("{name}: {e}"))?,
-        type_of(rtype)?,
-    );
+    let mut query = Query::query(name_of(name)?, type_of(rtype)?);
     if let Some(class) = class {
         query.set_query_class(class_of(class)?);
     }

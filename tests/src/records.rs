@@ -7,6 +7,7 @@ use hickory_proto::rr::rdata::name::{CNAME, NS, PTR};
 use hickory_proto::rr::rdata::{NULL, TXT};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 use hickory_proto::serialize::binary::{BinDecodable, BinDecoder};
+use nodens_wire::NameBuf;
 
 use crate::ask::from_hex;
 use crate::{Mismatch, mismatch};
@@ -105,8 +106,10 @@ fn class_text(class: DNSClass) -> String {
     }
 }
 
+/// The decoder's own text form puts a backslash before some characters that need none, a dash in front for one.
 fn name_text(name: &Name) -> String {
-    name.to_ascii().to_ascii_lowercase()
+    let own = NameBuf::from_labels(name.iter(), nodens_wire::Name::ROOT).expect("as long as it was on the wire");
+    own.to_string().to_ascii_lowercase()
 }
 
 /// Splits a line into words; what stands in quotes is one word, its quotes kept, `\"` inside it is no end.
@@ -331,8 +334,13 @@ pub fn record_of(line: &str) -> Result<Record, String> {
     Ok(record)
 }
 
-fn name_of(text: &str) -> Result<Name, String> {
-    Name::from_ascii(text).map_err(|e| format!("{text}: {e}"))
+/// A name of any octets: the decoder's own text form takes host names alone.
+///
+/// # Errors
+/// The text is no name.
+pub fn name_of(text: &str) -> Result<Name, String> {
+    let name = NameBuf::from_text(text).map_err(|e| format!("{text}: {e}"))?;
+    Name::read(&mut BinDecoder::new(name.as_name().as_bytes())).map_err(|e| format!("{text}: {e}"))
 }
 
 /// The inverse of [`data_words`]; names and strings in their letter case.

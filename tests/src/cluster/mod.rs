@@ -197,7 +197,10 @@ impl Cluster {
     /// # Errors
     /// A document is not YAML, or the server refuses it.
     pub fn apply(&mut self, documents: &str) -> Result<(), String> {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(documents).map_err(|e| e.to_string())?;
+        // `y` is a fine name of a Service.
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple_with_options(documents, options).map_err(|e| e.to_string())?;
         for document in &documents {
             let items = document["items"]
                 .as_array()

@@ -8,7 +8,7 @@ use hickory_proto::op::{Edns, Message, MessageType, Query, ResponseCode};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use super::script::{Behave, Script};
-use crate::records::{rcode_of, record_of};
+use crate::records::{name_of, rcode_of, record_of};
 
 /// Advertised in each OPT.
 const OWN_SIZE: u16 = 1232;
@@ -32,10 +32,6 @@ pub(super) struct Player {
 
 fn records_of(lines: &[String]) -> Result<Vec<Record>, String> {
     lines.iter().map(|line| record_of(line)).collect()
-}
-
-fn name_of(text: &str) -> Result<Name, String> {
-    Name::from_ascii(text).map_err(|error| format!("{text}: {error}"))
 }
 
 impl Player {
