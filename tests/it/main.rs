@@ -14,6 +14,7 @@ mod hostile; // the binary among clients that mean it ill
 mod instructions; // what an answer costs, counted by callgrind
 mod kernel; // what a kernel denies, takes away or gives later
 mod knot; // zones from and to another server
+mod kubernetes; // the binary over a real API server: what fails there, what it is denied
 mod limits; // every limit of the engine, at it and past it
 mod load; // the binary under load, while those that it asks fail
 mod mutated; // mutated queries against the running server

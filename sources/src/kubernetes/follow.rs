@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use futures_util::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, FutureExt as _};
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use kube::Client;
@@ -25,14 +26,20 @@ const LINE_MAX: usize = 16 * 1024 * 1024;
 /// The longest page.
 const PAGE_MAX: u64 = 256 * 1024 * 1024;
 /// Until the head of an answer.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// From one piece of a page or of a stream of all objects to the next.
-const PIECE_MAX: Duration = Duration::from_secs(10);
-/// How long a watch is asked to last, in seconds, and as many more by chance. A connection that died unnoticed is found out at the
-/// end of it.
-const WATCH_SECS: u64 = 20;
+const ANSWER_MAX: Duration = Duration::from_secs(12);
+/// Without the head of an answer for so long, the same is asked once more beside it: the server may be slow, or the connection dead.
+const ASK_AGAIN: Duration = Duration::from_secs(3);
+/// From one piece of a list to the next; twice as long after each list that broke off, this often.
+const PIECE_MIN: Duration = Duration::from_secs(3);
+const PIECE_DOUBLINGS: u32 = 3;
+/// How long a watch is asked to last. A connection that died unnoticed is found out at the end of it.
+const WATCH: Duration = Duration::from_secs(3);
+/// The longest, where a limit of requests makes them dear.
+const WATCH_MAX: Duration = Duration::from_secs(300);
 /// How much later than asked for a watch may end.
-const WATCH_LATE: Duration = Duration::from_secs(3);
+const WATCH_LATE: Duration = Duration::from_secs(1);
+/// A limit of requests leaves this many of them to each watch.
+const WATCH_TURNS: u32 = 16;
 
 pub(super) struct Follower<'s> {
     source: &'s Source,
@@ -47,8 +54,8 @@ pub(super) struct Follower<'s> {
     asked: u32,
     /// Attempts in a row that came to nothing.
     failed: u32,
-    /// The longest wait for the next one.
-    patience: Duration,
+    /// It was said that something is wrong, and not yet that it is over.
+    in_trouble: bool,
 }
 
 impl<'s> Follower<'s> {
@@ -63,7 +70,7 @@ impl<'s> Follower<'s> {
             seed: RandomState::new().hash_one(kind),
             asked: 0,
             failed: 0,
-            patience: backoff::DELAY_AWAY_MAX,
+            in_trouble: false,
         }
     }
 
@@ -77,7 +84,7 @@ impl<'s> Follower<'s> {
                 }
             };
             if then == Then::Wait {
-                sleep(backoff::delay(self.failed, self.seed, self.patience)).await;
+                sleep(backoff::delay(self.failed, self.seed, backoff::DELAY_AWAY_MAX)).await;
                 self.failed = self.failed.saturating_add(1);
             }
         }
@@ -90,46 +97,46 @@ impl<'s> Follower<'s> {
         if self.asked > 1 && matches!(request, Request::Watch { .. }) {
             self.source.status.count_restart(self.kind);
         }
-        let secs = WATCH_SECS + backoff::scatter(self.seed, self.asked) % WATCH_SECS;
-        let uri = uri(self.kind, self.source, &request, secs);
-        // A watch of 1.37 and later is compressed event by event, which the client cannot read.
-        let head = http::Request::get(uri)
-            .header(ACCEPT, "application/json")
-            .header(ACCEPT_ENCODING, "identity")
-            .body(Vec::new());
-        let head = match head {
-            Ok(head) => head,
-            Err(error) => return self.fail(Failure::Refused(error.to_string())).await,
-        };
-        // Its turn may be a while away.
-        let patience = ANSWER_MAX + self.source.settings.limits.every.unwrap_or_default().saturating_mul(8);
-        let body = match timeout(patience, client.request_stream(head)).await {
-            Err(_) => return self.fail(Failure::Broken("no answer in time".to_owned())).await,
-            Ok(Err(error)) => {
-                let failure = failure(&error, request == Request::Stream);
+        let turn = self.source.settings.limits.every.unwrap_or_default();
+        let watch = turn.saturating_mul(WATCH_TURNS).clamp(WATCH, WATCH_MAX);
+        let uri = uri(self.kind, self.source, &request, watch);
+        let body = match answer(client, &uri, turn).await {
+            Ok(body) => body,
+            Err(error) => {
+                let failure = error.map_or_else(
+                    || Failure::Broken("no answer in time".to_owned()),
+                    |error| failure(&error, request == Request::Stream),
+                );
                 if let Failure::Unknown(_) = failure {
                     self.source.link.forget().await;
                 }
                 return self.fail(failure).await;
             }
-            Ok(Ok(body)) => body,
         };
         self.source.status.set_follows(self.kind, true);
         self.source.status.hear(self.kind);
         match request {
             Request::Page { .. } => self.page(body).await,
-            Request::Stream => self.events(body, PIECE_MAX).await,
-            Request::Watch { .. } => self.events(body, Duration::from_secs(secs) + WATCH_LATE).await,
+            Request::Stream => self.events(body, self.piece_max()).await,
+            Request::Watch { .. } => self.events(body, watch + WATCH_LATE).await,
         }
     }
 
     async fn page(&mut self, body: impl AsyncBufRead) -> Then {
         let mut text = Vec::new();
         let mut body = pin!(body.take(PAGE_MAX));
-        match timeout(PIECE_MAX * 6, body.read_to_end(&mut text)).await {
-            Err(_) => return self.fail(Failure::Broken("a page that does not end".to_owned())).await,
-            Ok(Err(error)) => return self.fail(Failure::Broken(error.to_string())).await,
-            Ok(Ok(_)) => {}
+        loop {
+            let piece = match timeout(self.piece_max(), body.fill_buf()).await {
+                Err(_) => return self.fail(Failure::Silent).await,
+                Ok(Err(error)) => return self.fail(Failure::Broken(error.to_string())).await,
+                Ok(Ok(piece)) => piece,
+            };
+            if piece.is_empty() {
+                break;
+            }
+            text.extend_from_slice(piece);
+            let len = piece.len();
+            body.consume_unpin(len);
         }
         let page: RawPage = match serde_json::from_slice(&text) {
             Ok(page) => page,
@@ -176,7 +183,7 @@ impl<'s> Follower<'s> {
                     let room = (LINE_MAX + 1).saturating_sub(line.len()) as u64;
                     match timeout(wait, body.as_mut().take(room).read_until(b'\n', &mut line)).await {
                         Ok(read) => read,
-                        Err(_) => return self.fail(Failure::Broken("the connection is silent".to_owned())).await,
+                        Err(_) => return self.fail(Failure::Silent).await,
                     }
                 }
             };
@@ -256,7 +263,7 @@ impl<'s> Follower<'s> {
         let lists = self.step.lists();
         let ended = matches!(response, Response::Ended { .. });
         let then = self.step.apply(response, &mut self.changes);
-        if !ended && then != Then::Wait {
+        if !ended && then != Then::Wait && !self.step.is_listing() {
             self.failed = 0;
         }
         if self.step.lists() > lists {
@@ -266,18 +273,18 @@ impl<'s> Follower<'s> {
                 self.source.listed().await;
             } else {
                 self.source.status.count_resync(self.kind);
+                self.tell("listed again");
             }
+            self.in_trouble = false;
+        } else if self.in_trouble && then != Then::Wait && !self.step.is_listing() {
+            self.in_trouble = false;
+            self.tell("followed again");
         }
         then
     }
 
     async fn fail(&mut self, failure: Failure) -> Then {
         self.source.status.set_follows(self.kind, false);
-        self.patience = match failure {
-            // Somebody has to change something first.
-            Failure::Unknown(_) | Failure::Denied(_) | Failure::Missing(_) => backoff::DELAY_REFUSED_MAX,
-            _ => backoff::DELAY_AWAY_MAX,
-        };
         let is_news = !matches!(failure, Failure::Expired | Failure::Unsupported(_));
         if is_news {
             let text = self.failure_text(&failure);
@@ -293,6 +300,7 @@ impl<'s> Follower<'s> {
         let group = if group.is_empty() { "core" } else { group };
         let (text, help) = match failure {
             Failure::Expired => ("too old a version", String::new()),
+            Failure::Silent => ("the connection is silent", String::new()),
             Failure::Unknown(text) => (&**text, "; the API server does not take our credentials".to_owned()),
             Failure::Denied(text) => (
                 &**text,
@@ -333,11 +341,42 @@ impl<'s> Follower<'s> {
     fn say(&mut self, text: &str) {
         if self.quiet.says(text, Instant::now()) {
             (self.source.log)(Level::Error, text);
+            self.in_trouble = true;
         }
+    }
+
+    fn tell(&self, what: &str) {
+        (self.source.log)(Level::Info, &format!("{} {what}", self.kind.type_name()));
+    }
+
+    fn piece_max(&self) -> Duration {
+        PIECE_MIN * (1 << self.failed.min(PIECE_DOUBLINGS))
     }
 }
 
-fn uri(kind: Kind, source: &Source, request: &Request, secs: u64) -> String {
+/// The first answer of several tries; none if there is none in time. `turn` is how long a request may have to wait for its own.
+async fn answer(client: &Client, uri: &str, turn: Duration) -> Result<impl AsyncBufRead + use<>, Option<kube::Error>> {
+    let ask = || async {
+        // A watch of 1.37 and later is compressed event by event, which the client cannot read.
+        let head = http::Request::get(uri)
+            .header(ACCEPT, "application/json")
+            .header(ACCEPT_ENCODING, "identity")
+            .body(Vec::new())
+            .map_err(kube::Error::HttpError)?;
+        client.request_stream(head).await
+    };
+    let wait = turn.saturating_mul(WATCH_TURNS / 2).saturating_add(ASK_AGAIN);
+    let mut tries = FuturesUnordered::new();
+    for _ in 0..ANSWER_MAX.as_secs() / ASK_AGAIN.as_secs() {
+        tries.push(ask());
+        if let Ok(Some(answer)) = timeout(wait, tries.next()).await {
+            return answer.map_err(Some);
+        }
+    }
+    Err(None)
+}
+
+fn uri(kind: Kind, source: &Source, request: &Request, watch: Duration) -> String {
     let begin = format!("{}?", kind.path());
     let behind = begin.len();
     let mut query = form_urlencoded::Serializer::for_suffix(begin, behind);
@@ -364,7 +403,7 @@ fn uri(kind: Kind, source: &Source, request: &Request, secs: u64) -> String {
             query.append_pair("watch", "1");
             query.append_pair("resourceVersion", version);
             query.append_pair("allowWatchBookmarks", "true");
-            query.append_pair("timeoutSeconds", &secs.to_string());
+            query.append_pair("timeoutSeconds", &watch.as_secs().to_string());
         }
     }
     query.finish()

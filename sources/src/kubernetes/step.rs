@@ -73,6 +73,8 @@ pub(super) enum Failure {
     Refused(String),
     /// No answer at all.
     Broken(String),
+    /// Nothing more of an answer that has begun.
+    Silent,
 }
 
 /// How to go on.
@@ -246,7 +248,8 @@ impl Step {
 
     fn failed(&mut self, failure: &Failure) -> Then {
         match (failure, &mut self.phase) {
-            (Failure::Unsupported(_), Phase::List { .. }) if self.streams => {
+            // Some servers never say that a stream is whole.
+            (Failure::Unsupported(_) | Failure::Silent, Phase::List { .. }) if self.streams => {
                 self.streams = false;
                 self.list_anew();
                 return Then::Ask;

@@ -65,6 +65,7 @@ fn feed(step: &mut Step, reply: &str) -> String {
         "expired" => Response::Failed(Failure::Expired),
         "old" => Response::Failed(Failure::Unsupported(broken())),
         "broken" => Response::Failed(Failure::Broken(broken())),
+        "silent" => Response::Failed(Failure::Silent),
         "denied" => Response::Failed(Failure::Denied(broken())),
         "page" => {
             let (objects, end) = rest.split_once('@').unwrap();
@@ -210,6 +211,13 @@ fn a_server_that_never_says_that_its_stream_is_whole_is_asked_for_pages() {
         ("ended 3", "| wait stream"),
         ("ended 290", "| wait page"),
         ("page web:80 @9", "| ask watch 9"),
+    ]);
+    check(&[
+        ("+web:80@5", "web:80 | stream"),
+        ("silent", "| ask page"),
+        ("silent", "| wait page"),
+        ("page web:80 @9", "| ask watch 9"),
+        ("silent", "| wait watch 9"),
     ]);
 }
 
