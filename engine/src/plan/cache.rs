@@ -1,4 +1,8 @@
 //! The `cache` step: on the way down it answers from what is kept, on the way up it keeps what another server said.
+//!
+//! It stands in front of all that answers, but what is kept is looked at only when a step behind it is about to ask another
+//! server: by then all that this server knows itself has passed the question on, so a name that is new there is never hidden by
+//! what somebody else said before.
 
 use std::sync::Arc;
 
@@ -38,20 +42,33 @@ impl Cache {
     }
 }
 
-/// Looks a question up.
+/// A step behind the cache answers by itself.
+pub(super) fn pass(cache: &Cache, visit: &Visit<'_, '_>) {
+    if let Some(series) = counted(visit)
+        && cache.key(visit.asked, visit.client).is_some()
+    {
+        series.cache.requests.add(1);
+        series.cache.misses.add(1);
+    }
+}
+
+/// Where a question is counted that comes by for the first time.
+fn counted<'a>(visit: &Visit<'a, '_>) -> Option<&'a Series> {
+    let series = visit.stats.series.get(visit.asked.series as usize);
+    series.filter(|_| visit.is_first())
+}
+
+/// Looks a question up that is about to be asked of another server; [`Flow::Kept`] where that is not needed. `servers` tells
+/// those servers from others that say other things of the same name.
 #[inline(never)]
-pub(super) fn enter<'z>(
-    cache: &Cache,
-    slab: &Slab,
-    kept: &mut Vec<u8>,
-    visit: &mut Visit<'_, 'z>,
-    answer: &mut Answer<'z>,
-) -> Flow {
+pub(super) fn look_up<'z>(servers: u64, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
+    let Some((cache, slab)) = visit.cache.take() else {
+        return Flow::Next;
+    };
     let Some(key) = cache.key(visit.asked, visit.client) else {
         return Flow::Next;
     };
-    let series = visit.stats.series.get(visit.asked.series as usize);
-    let counted = series.filter(|_| visit.is_first());
+    let counted = counted(visit);
     let count = |count: fn(&Series)| {
         if let Some(series) = counted {
             count(series);
@@ -59,8 +76,8 @@ pub(super) fn enter<'z>(
     };
     count(|series| series.cache.requests.add(1));
     let (now, settings) = (visit.clock.now, &cache.settings);
-    let hash = visit.hash.of_key(&key);
-    let found = slab.get(hash, &key, kept, |success, denial| {
+    let hash = visit.hash.of_key(&key) ^ servers;
+    let found = slab.get(hash, &key, visit.kept, |success, denial| {
         rules::pick(success, denial, now, settings)
     });
     let hit = found.and_then(|found| Some((found, rules::hit(&found, now, settings)?)));
@@ -86,8 +103,10 @@ pub(super) fn enter<'z>(
                 *visit.refreshes = true;
             }
             let shown = (&found, hit.ttl_secs, hit.is_stale);
-            show(Reply::new(kept), shown, visit.asked, visit.client, answer);
-            return Flow::Answered;
+            // What steps in between have said, the kept answer was made with.
+            answer.extras = Default::default();
+            show(Reply::new(visit.kept), shown, visit.asked, visit.client, answer);
+            return Flow::Kept;
         }
         if let Refresh::First(patience) = hit.refresh {
             visit.patience = patience;
@@ -127,7 +146,8 @@ fn hide_ad(client: &Client<'_>, answer: &mut Answer<'_>) {
 pub(super) struct Leaving<'a> {
     pub(super) slab: &'a Slab,
     pub(super) kept: &'a mut Vec<u8>,
-    pub(super) merge: Merge,
+    /// Where it is kept, if another server said it.
+    pub(super) merge: Option<Merge>,
     pub(super) client: &'a Client<'a>,
     pub(super) clock: Clock,
     pub(super) mode: Mode,
@@ -147,14 +167,16 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
     } = leaving;
     let (settings, now) = (&cache.settings, clock.now);
     let Some(key) = cache.key(asked, client) else { return };
-    let hash = merge.hash;
-    let is_from_upstream = matches!(answer.by, Some(StepName::Forward | StepName::Proxy));
     let (class, ttl_secs) = class(asked, client, clock, settings, kept, answer);
+    let Some(Merge { hash, .. }) = merge else {
+        level(answer, ttl_secs);
+        hide_ad(client, answer);
+        return;
+    };
     let has_failed = matches!(answer.reason, Some(Reason::Upstream(_)));
     // Which says nothing about the name.
     let was_cancelled = matches!(&answer.reason, Some(Reason::Upstream(failed)) if **failed == Failed::Cancelled);
-    let stale = stale(slab, hash, &key, kept, clock, settings);
-    if let Some((found, ttl_shown)) = stale.filter(|_| is_from_upstream) {
+    if let Some((found, ttl_shown)) = stale(slab, hash, &key, kept, clock, settings) {
         // It was asked for anew, in front of the client or behind him.
         let is_answer = !has_failed && rules::verifies(class, answer.extras.tc);
         if !is_answer {
@@ -193,8 +215,8 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
         return;
     }
     level(answer, ttl_secs);
-    let is_kept = is_from_upstream && !answer.extras.is_shared;
-    if let Some(keep) = rules::keep(class, ttl_secs, answer.extras.tc, asked.folded, settings).filter(|_| is_kept) {
+    let keep = rules::keep(class, ttl_secs, answer.extras.tc, asked.folded, settings);
+    if let Some(keep) = keep.filter(|_| !answer.extras.is_shared) {
         keep_form(answer, kept);
         insert(slab, hash, &key, keep, kept, clock, settings);
     }

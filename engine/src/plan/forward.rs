@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nodens_wire::{Rcode, Section};
 
-use super::{Flow, Plan, StepName, Visit};
+use super::{Flow, Plan, StepName, Visit, cache};
 use crate::answer::Answer;
 use crate::forward::Stanza;
 use crate::reply::Reply;
@@ -35,6 +35,9 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
     while let Some(stanza) = stanzas.next() {
         if !stanza.matches(visit.asked.name) {
             continue;
+        }
+        if cache::look_up(0, visit, answer) == Flow::Kept {
+            return Flow::Kept;
         }
         let flags = visit.client.query.flags;
         let ask = Ask {
@@ -76,5 +79,7 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
             }
         }
     }
+    // Whoever answers now, it is none of these.
+    visit.merge = None;
     Flow::Next
 }

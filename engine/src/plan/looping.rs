@@ -24,6 +24,7 @@ pub(super) fn enter<'z>(canary: &'z Arc<Canary>, visit: &mut Visit<'_, 'z>, answ
         return Flow::Answered;
     }
     // Of two that are merged only one would arrive.
+    visit.cache = None;
     visit.merge = None;
     visit.canary = Some(canary);
     Flow::Next

@@ -489,6 +489,8 @@ pub(crate) enum Flow {
     Next,
     /// The answer says all, but for what is still pending in it.
     Answered,
+    /// So it does, and it comes out of the cache: the steps between it and this one have no part in it.
+    Kept,
     /// Another server has to be asked first.
     Waits,
 }

@@ -12,6 +12,8 @@ pub struct Steps {
     pub(super) watcher: Option<u16>,
     /// How many stand before the first that may know a name.
     pub(super) before_sources: u16,
+    /// Behind the cache nothing is known but by asking other servers, so what is kept can be looked at as soon as it is reached.
+    pub(super) asks_behind_cache: bool,
     /// An order may be changed on the way up.
     pub(super) shuffles: bool,
 }
@@ -63,12 +65,15 @@ impl FromIterator<Step> for Steps {
                 Step::LoadBalance(_) | Step::Minimal | Step::Loop(_) | Step::Forward(_) | Step::Whoami
             ) || is_source(step)
         };
+        let mut behind_cache = all.iter().skip_while(|step| !matches!(step, Step::Cache(_))).skip(1);
+        let next = behind_cache.find(|step| !matches!(step, Step::Header(_) | Step::Minimal | Step::Loop(_)));
         let first_to_shuffle = all
             .iter()
             .find(|step| !matches!(step, Step::Local(_) | Step::Any | Step::Chaos(_)));
         Self {
             watcher: all.iter().position(|step| !passes_on(step)).map(|at| at as u16),
             before_sources: all.iter().position(is_source).unwrap_or(all.len()) as u16,
+            asks_behind_cache: matches!(next, Some(Step::Forward(_))),
             shuffles: matches!(first_to_shuffle, Some(Step::LoadBalance(_))),
             all,
         }

@@ -11,10 +11,11 @@ use rand::rngs::ChaCha8Rng;
 
 use super::nested::Nested;
 use super::{
-    Asked, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
+    Asked, Cache, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
     kubernetes, loadbalance, local, looping, minimal, nested, outside, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
+use crate::cache::Cache as Slab;
 use crate::edns;
 use crate::forward::{Canary, Stanza};
 use crate::responder::{Now, Origin};
@@ -102,6 +103,10 @@ pub(crate) struct Visit<'a, 'z> {
     pub(super) told: &'a Told,
     /// What is to be asked of one before it can go on.
     wants: &'a mut Option<Box<Ask>>,
+    /// The cache that the question has come by, until it is looked up there.
+    pub(super) cache: Option<(&'z Cache, &'z Slab)>,
+    /// Room for what the cache gives.
+    pub(super) kept: &'a mut Vec<u8>,
     /// Where the cache keeps what another server will say, if it does.
     pub(super) merge: Option<Merge>,
     /// How long that is waited for, where there is an old answer.
@@ -311,7 +316,7 @@ impl<'a, 'z> Walk<'a, 'z> {
                 Step::Header(step) => header::leave(step, answer),
                 Step::Minimal => minimal::leave(asked, &self.client, answer),
                 Step::Cache(step) => {
-                    if let (Some(merge), Some(slab)) = (merge, &self.now.config.cache) {
+                    if let Some(slab) = &self.now.config.cache {
                         let leaving = cache::Leaving {
                             slab,
                             kept: self.kept,
@@ -351,6 +356,8 @@ impl<'a, 'z> Walk<'a, 'z> {
             hash: self.hash,
             told: self.told,
             wants: &mut self.wants,
+            cache: None,
+            kept: self.kept,
             merge: None,
             patience: None,
             canary: None,
@@ -361,20 +368,22 @@ impl<'a, 'z> Walk<'a, 'z> {
         };
         // The first pass looked for the first step that may know the name: those before it would pass.
         let start = probe.map_or(begin, |probe| usize::from(probe.begin));
+        let mut cached_at = start;
         for (step, at) in plan.steps[start..].iter().zip(start..) {
             visit.probe = probe.filter(|probe| at == usize::from(probe.step));
             let flow = match step {
                 Step::Cache(step) => {
-                    let flow = match &self.now.config.cache {
-                        Some(slab) => cache::enter(step, slab, self.kept, &mut visit, answer),
-                        None => Flow::Next,
-                    };
+                    cached_at = at;
+                    visit.cache = self.now.config.cache.as_deref().map(|slab| (&**step, slab));
                     // The TTLs of what comes from behind it are changed on the way up.
                     visit.asked = uncopied.get_or_init(|| Asked {
                         may_copy: false,
                         ..*asked
                     });
-                    flow
+                    match plan.steps.asks_behind_cache {
+                        true => cache::look_up(0, &mut visit, answer),
+                        false => Flow::Next,
+                    }
                 }
                 Step::Rewrite(_) | Step::Autopath(_) | Step::Dns64(_) => {
                     let (listener, data) = (self.listener, self.now.data);
@@ -390,12 +399,18 @@ impl<'a, 'z> Walk<'a, 'z> {
                 step => enter(step, plan, at, &mut visit, answer),
             };
             if flow != Flow::Next {
+                if let Some((cache, _)) = visit.cache {
+                    cache::pass(cache, &visit);
+                }
                 return Passed {
-                    entered: at,
+                    entered: if flow == Flow::Kept { cached_at } else { at },
                     merge: visit.merge,
                     nested: None,
                 };
             }
+        }
+        if let Some((cache, _)) = visit.cache {
+            cache::pass(cache, &visit);
         }
         let merge = visit.merge;
         // A question that runs off the end of the plan.
