@@ -20,7 +20,7 @@ use nodens_sources::kubernetes::{
     self as source, Change, EndpointAddress, Message, ObjectKey, Programmed, ServiceKind, Status,
 };
 use nodens_wire::NameBuf;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::output;
 use crate::publish::Publisher;
@@ -41,6 +41,8 @@ pub struct ClusterRebuild {
     synced: Arc<AtomicBool>,
     publisher: Arc<Publisher>,
     status: Arc<Status>,
+    /// Told of each version, once everything has been read.
+    versions: watch::Sender<()>,
 }
 
 /// Endpoint changes that are about to show: of which services, and when each was made.
@@ -54,6 +56,7 @@ impl ClusterRebuild {
         synced: Arc<AtomicBool>,
         publisher: Arc<Publisher>,
         status: Arc<Status>,
+        versions: watch::Sender<()>,
     ) -> Self {
         Self {
             id,
@@ -64,6 +67,7 @@ impl ClusterRebuild {
             synced,
             publisher,
             status,
+            versions,
         }
     }
 
@@ -90,10 +94,14 @@ impl ClusterRebuild {
             }
             Message::Synced => editor.synced(),
         }
+        let serial = self.cluster.serial();
         self.cluster = editor.finish(unix_secs());
         self.publisher
             .zone(self.id, Zone::Cluster(Box::new(self.cluster.clone())));
         self.synced.store(self.cluster.is_synced(), Ordering::Release);
+        if self.cluster.is_synced() && self.cluster.serial() != serial {
+            self.versions.send_replace(());
+        }
         for (services, since) in programmed {
             self.status.programmed(services, since.elapsed().unwrap_or_default());
         }

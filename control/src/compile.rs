@@ -695,12 +695,14 @@ impl Compiler<'_> {
     fn cluster(&mut self, block: &ServerBlock, stanza: &settings::Kubernetes) -> ZoneId {
         let settings = stanza.source.clone();
         let zones = kubernetes::apexes(stanza, block.k8s_external.as_ref());
-        let key = SourceKey::Kubernetes(settings.clone(), zones.clone());
+        let secondaries = kubernetes::Secondaries::of(&block.transfer, &zones);
+        let key = SourceKey::Kubernetes(settings.clone(), zones.clone(), secondaries.clone());
         let id = self.numbers.zones(key, 1)[0];
         self.out.clusters.push(ClusterSource {
             id,
             settings,
             zones,
+            secondaries,
             span: stanza.server_span,
             files: stanza.files.clone(),
         });

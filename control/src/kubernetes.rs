@@ -14,8 +14,9 @@ use nodens_sources::kubernetes::{self, Server, Unusable, World};
 use nodens_wire::{Name, NameBuf};
 
 use crate::certificates::FILE_BYTES_MAX;
-use crate::corefile::settings::{self, PathSetting, PodNames, ServerBlock};
+use crate::corefile::settings::{self, PathSetting, PodNames, ServerBlock, Transfer};
 use crate::corefile::{Diagnostic, Span, is_reverse};
+use crate::notify::Notify;
 use crate::{addresses, files};
 
 /// The longest that a SOA of a cluster's zone may be kept, in seconds.
@@ -30,10 +31,35 @@ pub struct ClusterSource {
     pub settings: kubernetes::Settings,
     /// The zones that show it, those of `k8s_external` last.
     pub zones: Vec<Apex>,
+    /// Who may have them whole.
+    pub secondaries: Secondaries,
     /// Where the API server is said.
     pub span: Span,
     /// The files that are named there.
     pub files: Vec<PathSetting>,
+}
+
+/// Who may have the zones of a cluster whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Secondaries {
+    /// There are some.
+    pub any: bool,
+    /// Those who are told of new versions.
+    pub notify: Vec<Notify>,
+}
+
+impl Secondaries {
+    /// As the stanzas of `transfer` say.
+    pub fn of(transfer: &[Transfer], zones: &[Apex]) -> Self {
+        let zones = || {
+            let names = zones.iter().map(|zone| &zone.name);
+            names.filter(|name| !is_reverse(name.as_name()))
+        };
+        Self {
+            any: zones().any(|zone| Notify::is_handed_out(transfer, zone)),
+            notify: zones().filter_map(|zone| Notify::of(transfer, zone)).collect(),
+        }
+    }
 }
 
 impl ClusterSource {
@@ -154,12 +180,12 @@ pub fn steps(
             zones,
             fallthrough: external.fallthrough.as_deref().map(|zones| ZoneMap::set(zones, hash)),
             view: Arc::clone(&view),
-            external: ExternalView {
+            external: Arc::new(ExternalView {
                 ttl: external.ttl_secs,
                 apex: label(&external.apex),
                 headless: external.headless,
                 primary: external.zones.first().cloned().unwrap_or_default(),
-            },
+            }),
         }
     });
     let inside = Kubernetes {

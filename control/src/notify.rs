@@ -1,9 +1,12 @@
 //! NOTIFY to others: a zone has a new version (RFC 1996).
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use nodens_wire::{Flags, Name, NameBuf, Opcode, Rcode, Rtype};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::corefile::settings::Transfer;
 use crate::exchange::{any_source, exchange};
@@ -13,6 +16,8 @@ use crate::output;
 const NOTIFIES_MAX: usize = 64;
 /// How often a server is told.
 const TRIES: usize = 3;
+/// From one notification of a server to the next, where versions follow one another.
+const EVERY: Duration = Duration::from_secs(1);
 
 /// Closed until the server answers: who is told comes back at once.
 static NOTIFIES: Semaphore = Semaphore::const_new(0);
@@ -34,6 +39,12 @@ pub struct Notify {
 }
 
 impl Notify {
+    /// Somebody may have the whole zone.
+    pub fn is_handed_out(transfer: &[Transfer], zone: &NameBuf) -> bool {
+        let mut zones = transfer.iter().flat_map(|stanza| &stanza.zones);
+        zones.any(|own| zone.as_name().is_within(own.as_name()))
+    }
+
     /// Who is told of a new version of a zone: the servers of the stanza of `transfer` that decides for it.
     pub fn of(transfer: &[Transfer], zone: &NameBuf) -> Option<Self> {
         let holds = |own: &&NameBuf| zone.as_name().is_within(own.as_name());
@@ -55,15 +66,35 @@ impl Notify {
     pub fn send(&self) {
         for &server in &self.to {
             let Self { zone, source, .. } = self.clone();
-            tokio::spawn(async move {
-                let Ok(_turn) = NOTIFIES.acquire().await else { return };
-                if let Err(why) = tell(zone.as_name(), server, source).await {
-                    output::warning(&format!(
-                        "plugin/transfer: notify for zone \"{zone}\" was not accepted by \"{server}\": {why}"
-                    ));
-                }
-            });
+            tokio::spawn(tell_or_warn(zone, server, source));
         }
+    }
+
+    /// Tells each of them of new versions for as long as what is returned lives: of those that come within [`EVERY`], or
+    /// before it has answered, the last alone. To be called inside the runtime.
+    pub fn follow(all: &[Self], versions: &watch::Sender<()>) -> JoinSet<()> {
+        let mut telling = JoinSet::new();
+        for Self { zone, to, source } in all {
+            for &server in to {
+                let (zone, source, mut versions) = (zone.clone(), *source, versions.subscribe());
+                telling.spawn(async move {
+                    while versions.changed().await.is_ok() {
+                        tell_or_warn(zone.clone(), server, source).await;
+                        sleep(EVERY).await;
+                    }
+                });
+            }
+        }
+        telling
+    }
+}
+
+async fn tell_or_warn(zone: NameBuf, server: SocketAddr, source: Option<IpAddr>) {
+    let Ok(_turn) = NOTIFIES.acquire().await else { return };
+    if let Err(why) = tell(zone.as_name(), server, source).await {
+        output::warning(&format!(
+            "plugin/transfer: notify for zone \"{zone}\" was not accepted by \"{server}\": {why}"
+        ));
     }
 }
 

@@ -25,6 +25,7 @@ use crate::caches::Caches;
 use crate::corefile::log_format::LogFormat;
 use crate::corefile::settings::{Consolidate, Scheme, Transfer};
 use crate::forward::Stanzas;
+use crate::kubernetes::Secondaries;
 use crate::notify::Notify;
 use crate::secondary::Notified;
 use crate::templates::Failed;
@@ -38,8 +39,8 @@ pub const SERIES_KEPT: usize = 1024;
 pub enum SourceKey {
     /// An `etcd` stanza.
     Etcd(etcd::Settings),
-    /// A `kubernetes` stanza, and the zones that show it.
-    Kubernetes(kubernetes::Settings, Vec<Apex>),
+    /// A `kubernetes` stanza, the zones that show it, and who may have them whole.
+    Kubernetes(kubernetes::Settings, Vec<Apex>, Secondaries),
     /// A zone of a `file` stanza.
     File {
         /// The zone.

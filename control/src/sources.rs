@@ -14,7 +14,7 @@ use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::Zone;
 use nodens_engine::zone::trie::NameHash;
 use nodens_sources::{etcd, kubernetes};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,7 @@ use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource, WeightsSourc
 use crate::corefile::{Diagnostic, Findings};
 use crate::files::{FileZone, HostsFile};
 use crate::kubernetes::ClusterSource;
+use crate::notify;
 use crate::output;
 use crate::publish::Publisher;
 use crate::rebuild::{EtcdZone, Rebuild, start_serial};
@@ -264,15 +265,31 @@ fn etcd(source: &EtcdSource, means: &Means) -> Source {
 /// Its zones begin unsynced.
 fn cluster(source: &ClusterSource, means: &Means) -> Source {
     let ClusterSource {
-        id, settings, zones, ..
+        id,
+        settings,
+        zones,
+        secondaries,
+        ..
     } = source;
-    let unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
+    let mut unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
+    if secondaries.any {
+        unsynced = unsynced.with_history();
+    }
     means.publisher.zone(*id, Zone::Cluster(Box::new(unsynced.clone())));
     let synced = Arc::new(AtomicBool::new(false));
     let status = Arc::new(kubernetes::Status::default());
     let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
     let publisher = Arc::clone(&means.publisher);
-    let rebuild = ClusterRebuild::new(*id, unsynced, Arc::clone(&synced), publisher, Arc::clone(&status));
+    let (versions, _) = watch::channel(());
+    let telling = notify::Notify::follow(&secondaries.notify, &versions);
+    let rebuild = ClusterRebuild::new(
+        *id,
+        unsynced,
+        Arc::clone(&synced),
+        publisher,
+        Arc::clone(&status),
+        versions,
+    );
     let log = output::log("plugin/kubernetes");
     let reading = kubernetes::run(
         settings.clone(),
@@ -282,6 +299,8 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
         CancellationToken::new(),
     );
     let task = async move {
+        // They are told for as long as it is read.
+        let _telling = telling;
         tokio::join!(reading, rebuild.run(receiver));
     };
     let mut source = Source::synced_later(vec![*id], vec![synced], "kubernetes", task);

@@ -13,7 +13,7 @@ use crate::forward::Failed;
 use crate::plan::StepName;
 use crate::plan::rewrite::InvalidName;
 use crate::services::Service;
-use crate::snapshot::ZoneId;
+use crate::transfer::Wanted;
 
 /// Most records of one section: more than a message of 64 KB can hold.
 pub(crate) const PICKS_MAX: usize = 16_384;
@@ -172,7 +172,7 @@ pub(crate) struct Answer<'z> {
     /// A limit cut the answer short: TC over UDP.
     pub(crate) limited: bool,
     /// In place of all that: the whole zone, whose apex the question names.
-    pub(crate) transfer: Option<ZoneId>,
+    pub(crate) transfer: Option<Box<Wanted>>,
     /// The extended error of the server that was asked: its code and text.
     pub(crate) told_error: Option<Bytes<'z>>,
     /// What steps say about the reply. It survives a step that passes the question on after all.

@@ -4,6 +4,7 @@
 //! changes, so that a hit is a copy: a prepared answer fits questions for its owner alone, a template any name of its
 //! zone, since its pointers are moved to where the zone's name stands in the question.
 
+use arrayvec::ArrayVec;
 use nodens_wire::rdata::{self, Field};
 use nodens_wire::{
     Builder, Compressor, Flags, Full, HEADER_LEN, Name, Owner as Whose, Query, Rclass, Rcode, Rtype, Section, edns,
@@ -215,55 +216,71 @@ pub(crate) struct Part<'z> {
 /// Where a message of a transfer ends, unless one record alone is longer.
 const PART_LEN_MAX: usize = 63_000;
 
-/// Writes one message of a transfer, with as many records as fit; tells its length and how many there are.
-pub(crate) fn part<'z>(
-    head: &Head<'_>,
-    apex: Name<'_>,
-    records: impl Iterator<Item = Part<'z>>,
-    room: &mut [u8],
-    names: &mut Compressor,
-) -> (usize, usize) {
-    let limit = room.len();
-    let mut out = Builder::new(room, limit, names);
-    out.header(head.id, head.flags);
-    let opt_len = head.opt.map_or(0, ReplyOpt::len);
-    // They came in a message, and are all that stands in this one.
-    let _ = out.question_raw(head.question).and_then(|()| out.reserve(opt_len));
-    let mut written = 0;
-    let mut last = None;
-    for record in records {
+/// One message of a transfer, which takes records until it is full.
+pub(crate) struct PartWriter<'a> {
+    head: Head<'a>,
+    apex: Name<'a>,
+    out: Builder<'a>,
+    /// The labels of the last record's owner.
+    last: Option<ArrayVec<u8, 255>>,
+    written: usize,
+}
+
+impl<'a> PartWriter<'a> {
+    pub(crate) fn new(head: Head<'a>, apex: Name<'a>, room: &'a mut [u8], names: &'a mut Compressor) -> Self {
+        let limit = room.len();
+        let mut out = Builder::new(room, limit, names);
+        out.header(head.id, head.flags);
+        let opt_len = head.opt.map_or(0, ReplyOpt::len);
+        // They came in a message, and are all that stands in this one.
+        let _ = out.question_raw(head.question).and_then(|()| out.reserve(opt_len));
+        Self {
+            head,
+            apex,
+            out,
+            last: None,
+            written: 0,
+        }
+    }
+
+    /// Writes a record; false if there is no room for it.
+    pub(crate) fn add(&mut self, record: &Part<'_>) -> bool {
+        let out = &mut self.out;
         let mark = out.mark();
         let name;
-        let owner = if last == Some(record.labels) {
+        let is_same = self.last.as_ref().is_some_and(|last| last[..] == *record.labels);
+        let owner = if is_same {
             Whose::Same
         } else {
-            let Some(absolute) = absolute(record.labels, apex) else {
-                break;
+            let Some(absolute) = absolute(record.labels, self.apex) else {
+                return false;
             };
             name = absolute;
             Whose::Name(name.as_name())
         };
-        let fits = out.record_wire(
-            Section::Answer,
-            owner,
-            record.rtype,
-            Rclass::IN,
-            record.ttl,
-            record.rdata,
-        );
-        if fits.is_err() || (written > 0 && out.len() > PART_LEN_MAX) {
+        let (section, class) = (Section::Answer, Rclass::IN);
+        let fits = out.record_wire(section, owner, record.rtype, class, record.ttl, record.rdata);
+        if fits.is_err() || (self.written > 0 && out.len() > PART_LEN_MAX) {
             out.rewind(mark);
-            break;
+            return false;
         }
-        last = Some(record.labels);
-        written += 1;
+        if !is_same {
+            self.last = Some(record.labels.iter().copied().collect());
+        }
+        self.written += 1;
+        true
     }
-    if let Some(opt) = head.opt {
-        out.release(opt_len);
-        // The room was reserved.
-        let _ = out.opt(opt.udp_size, head.flags.rcode(), opt.dnssec_ok, opt.all_options());
+
+    /// Tells how long the message is and how many records there are.
+    pub(crate) fn finish(mut self) -> (usize, usize) {
+        if let Some(opt) = self.head.opt {
+            self.out.release(opt.len());
+            let rcode = self.head.flags.rcode();
+            // The room was reserved.
+            let _ = self.out.opt(opt.udp_size, rcode, opt.dnssec_ok, opt.all_options());
+        }
+        (self.out.finish(), self.written)
     }
-    (out.finish(), written)
 }
 
 /// The reply to what could not be read as a query: a header, the question where there was one, an OPT for an OPT.

@@ -555,11 +555,14 @@ impl Responder {
                 let mut asking = Asking::new(query, origin, &mut row, now);
                 self.place(now, &mut asking);
                 let len = self.answer_or_wait(now, &asking, &mut room, answer);
-                if let Some(zone) = answer.transfer.and_then(|id| now.data.shared(id))
+                if let Some(wanted) = answer.transfer.take()
+                    && let Some(zone) = now.data.shared(wanted.data)
                     && let Ok(apex) = Name::from_wire(asking.folded)
                 {
-                    let opt = asking.opt(answer);
-                    transfer = Some(Box::new(Transfer::new(Arc::clone(zone), apex.to_buf(), &query, opt)));
+                    let (zone, opt) = (Arc::clone(zone), asking.opt(answer));
+                    let begun = Transfer::new(zone, *wanted, apex.to_buf(), &query, opt);
+                    self.stats.transfers_incremental.add(u64::from(begun.is_incremental()));
+                    transfer = Some(Box::new(begun));
                 }
                 len
             }

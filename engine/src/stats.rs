@@ -307,6 +307,8 @@ pub struct WorkerStats {
     pub streams_limited: Counter,
     /// Zones that were asked for and begun to be handed out.
     pub transfers: Counter,
+    /// Those of them that are what has changed since the version that the client has.
+    pub transfers_incremental: Counter,
     /// Transfers refused, since too many were under way.
     pub transfers_limited: Counter,
     /// TLS handshakes that came to their end.

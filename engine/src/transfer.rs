@@ -5,6 +5,8 @@
 //!                           ^ place, skip: where the next message goes on
 //! ```
 //!
+//! A zone that shows a cluster has no records to walk over; [`Outgoing`] makes them.
+//!
 //! It holds on to the version of the zone that it began with, and nothing of it in bytes: a message is made when the
 //! one before it has been written.
 
@@ -12,23 +14,49 @@ use std::sync::Arc;
 
 use nodens_wire::{Compressor, Flags, NameBuf, Query, Rtype};
 
+use crate::cluster::{Outgoing, Shows};
 use crate::edns::ReplyOpt;
-use crate::encode::{self, Head, Part};
+use crate::encode::{Head, Part, PartWriter};
+use crate::snapshot::ZoneId;
 use crate::zone::trie::Place;
 use crate::zone::{Node, RecordZone, RrSet, Zone};
 
 /// Transfers of one worker that take more than one message, at once. One more is SERVFAIL: its client comes again.
 pub const TRANSFERS_MAX: usize = 64;
 
+/// What is to be handed out, as a plan found it.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// Where the zone is.
+    pub(crate) data: ZoneId,
+    /// How it shows the cluster that is there.
+    pub(crate) shows: Option<Shows>,
+    /// The serial that the client has.
+    pub(crate) serial: Option<u32>,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Transfer {
+    /// It may hold parts of the zone, and so goes first.
+    walk: Walk,
     zone: Arc<Zone>,
     apex: NameBuf,
     id: u16,
     flags: Flags,
     question: Box<[u8]>,
     opt: Option<ReplyOpt>,
+}
+
+#[derive(Debug)]
+enum Walk {
+    Records(OverRecords),
+    Cluster(Box<Outgoing>),
+}
+
+/// A place in a record zone.
+#[derive(Clone, Copy, Debug, Default)]
+struct OverRecords {
     /// Records of the beginning that are written.
     begun: usize,
     /// The node where the next message goes on,
@@ -49,33 +77,68 @@ pub(crate) enum Progress {
 }
 
 impl Transfer {
-    /// Of the record zone `apex`, for a query that was allowed it.
-    pub(crate) fn new(zone: Arc<Zone>, apex: NameBuf, query: &Query<'_>, opt: Option<ReplyOpt>) -> Self {
+    /// Of the zone `apex`, for a query that was allowed it.
+    pub(crate) fn new(
+        zone: Arc<Zone>,
+        wanted: Wanted,
+        apex: NameBuf,
+        query: &Query<'_>,
+        opt: Option<ReplyOpt>,
+    ) -> Self {
+        let walk = match (wanted.shows, &*zone) {
+            (Some(shows), Zone::Cluster(cluster)) => {
+                Walk::Cluster(Box::new(Outgoing::new(shows, cluster, wanted.serial)))
+            }
+            _ => Walk::Records(OverRecords::default()),
+        };
         Self {
+            walk,
             zone,
             apex,
             id: query.id,
             flags: query.flags.reply().with_aa(true),
             question: query.question().into(),
             opt,
-            begun: 0,
-            place: Place::default(),
-            skip: 0,
         }
+    }
+
+    /// It is what has changed since the version that the client has.
+    pub(crate) fn is_incremental(&self) -> bool {
+        matches!(&self.walk, Walk::Cluster(outgoing) if outgoing.is_incremental())
     }
 
     /// Writes the next message into `room`.
     pub(crate) fn write(&mut self, room: &mut [u8], names: &mut Compressor) -> Progress {
-        let zone = Arc::clone(&self.zone);
-        let Some(zone) = zone.records(self.apex.as_bytes()) else {
-            return Progress::Stuck;
-        };
         let head = Head {
             id: self.id,
             flags: self.flags,
             question: &self.question,
             opt: self.opt.as_ref(),
         };
+        let apex = self.apex.as_name();
+        let mut message = PartWriter::new(head, apex, room, names);
+        let is_last = match (&mut self.walk, &*self.zone) {
+            (Walk::Cluster(outgoing), Zone::Cluster(cluster)) => outgoing.fill(cluster, apex.as_bytes(), &mut message),
+            (Walk::Records(walk), zone) => match zone.records(apex.as_bytes()) {
+                Some(zone) => walk.fill(zone, &mut message),
+                None => return Progress::Stuck,
+            },
+            (Walk::Cluster(_), _) => return Progress::Stuck,
+        };
+        let (len, written) = message.finish();
+        if written == 0 {
+            Progress::Stuck
+        } else if is_last {
+            Progress::Last(len)
+        } else {
+            Progress::More(len)
+        }
+    }
+}
+
+impl OverRecords {
+    /// Fills a message; tells whether it is the last one.
+    fn fill(&mut self, zone: &RecordZone, message: &mut PartWriter<'_>) -> bool {
         let records = beginning(zone)
             .skip(self.begun)
             .chain(
@@ -84,15 +147,8 @@ impl Transfer {
                     .skip(self.skip),
             )
             .chain(soa(zone));
-        let (len, written) = encode::part(&head, zone.apex(), records, room, names);
-        if written == 0 {
-            return Progress::Stuck;
-        }
-        if self.advance(zone, written) {
-            Progress::Last(len)
-        } else {
-            Progress::More(len)
-        }
+        let written = records.take_while(|record| message.add(record)).count();
+        self.advance(zone, written)
     }
 
     /// Moves behind the records that were written; tells whether the last SOA was among them.
@@ -166,6 +222,14 @@ mod tests {
         Arc::new(Zone::Records(builder.finish()))
     }
 
+    fn whole() -> Wanted {
+        Wanted {
+            data: ZoneId(0),
+            shows: None,
+            serial: None,
+        }
+    }
+
     /// All records of all messages, as text, and how many messages there were.
     fn transferred(zone: &Arc<Zone>) -> (Vec<String>, usize) {
         let (mut packet, mut names) = ([0; 512], Compressor::new());
@@ -175,7 +239,7 @@ mod tests {
         builder.question(apex.as_name(), Rtype::AXFR, Rclass::IN).unwrap();
         let len = builder.finish();
         let query = Query::parse(&packet[..len]).unwrap();
-        let mut transfer = Transfer::new(Arc::clone(zone), apex, &query, None);
+        let mut transfer = Transfer::new(Arc::clone(zone), whole(), apex, &query, None);
         let (mut records, mut messages) = (Vec::new(), 0);
         let mut room = vec![0; 65_535];
         loop {
@@ -237,7 +301,7 @@ mod tests {
         let apex = NameBuf::from_text("cedar.example.").unwrap();
         let packet = b"\0\x01\0\0\0\x01\0\0\0\0\0\0\x05cedar\x07example\0\0\xfc\0\x01";
         let query = Query::parse(packet).unwrap();
-        let mut transfer = Transfer::new(zone, apex, &query, None);
+        let mut transfer = Transfer::new(zone, whole(), apex, &query, None);
         let (mut room, mut names) = (vec![0; 65_535], Compressor::new());
         let first = transfer.write(&mut room, &mut names);
         assert!(matches!(first, Progress::More(_)));

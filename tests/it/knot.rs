@@ -3,11 +3,20 @@
 use std::process::Command;
 use std::time::Duration;
 
+use nodens_tests::cluster::turn;
 use nodens_tests::nodens::Nodens;
 use nodens_tests::process::{Process, signal_named};
 use nodens_tests::world::World;
 
 const LIMIT: Duration = Duration::from_secs(20);
+const OBJECTS: &str = "
+{apiVersion: v1, kind: Namespace, metadata: {name: orchard}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: orchard}
+spec: {clusterIP: 10.96.0.20, ports: [{name: http, port: 80}]}
+";
 const ZONE: &str = "$TTL 60
 @ SOA ns1 admin SERIAL 3600 5 86400 45
 @ NS ns1
@@ -24,7 +33,8 @@ fn zone(serial: u32) -> String {
         .replace("ADDRESS", &format!("192.0.2.{serial}"))
 }
 
-/// It serves `knot.example` from a file and `back.example` from us, with `{DNS}` as our port and `{KNOT}` as its own.
+/// It serves `knot.example` from a file and `back.example` and `pond.local` from us, with `{DNS}` as our port and `{KNOT}`
+/// as its own.
 fn knot(world: &World) -> Option<Process> {
     let config = "server:
     listen: 127.0.0.1@{KNOT}
@@ -44,6 +54,10 @@ zone:
     acl: all
     notify: nodens
   - domain: back.example
+    storage: {DIR}
+    master: nodens
+    acl: all
+  - domain: pond.local
     storage: {DIR}
     master: nodens
     acl: all
@@ -112,5 +126,66 @@ knot.example:{ITS} {
     served("192.0.2.1");
     std::fs::write(&back, zone(2)).expect("a file");
     served("192.0.2.2");
+    knot.stop();
+}
+
+#[test]
+fn a_cluster_is_copied_and_followed_by_differences() {
+    let mut cluster = turn::take().unwrap();
+    cluster.apply(OBJECTS).unwrap();
+    let mut world = World::new().expect("a folder");
+    world.set("DIR", world.folder().display().to_string());
+    let corefile = ".:{PORT} {
+    prometheus 127.0.0.1:{METRICS}
+    kubernetes pond.local {
+        kubeconfig {CONFIG}
+    }
+    transfer {
+        to 127.0.0.1:{KNOT}
+    }
+}
+";
+    let corefile = corefile
+        .replace("{KNOT}", &world.port("KNOT").to_string())
+        .replace("{CONFIG}", &cluster.kubeconfig().display().to_string());
+    let nodens = Nodens::start(&corefile);
+    world.set("DNS", nodens.address("PORT").port().to_string());
+    let Some(mut knot) = knot(&world) else {
+        return println!("skipped: knotd is not installed (apt-get install knot)");
+    };
+    let at = (std::net::Ipv4Addr::LOCALHOST, world.port("KNOT")).into();
+    let serves = |name: &str, values: &[&str]| {
+        let took = nodens.wait_for_at(at, name, LIMIT, |reply| reply.values() == values);
+        println!("{name} after {took:?}");
+    };
+    serves("web.orchard.svc.pond.local. A", &["10.96.0.20"]);
+    serves(
+        "_http._tcp.web.orchard.svc.pond.local. SRV",
+        &["web.orchard.svc.pond.local."],
+    );
+    for i in 1..=5 {
+        let document = OBJECTS
+            .replace("web", &format!("web{i}"))
+            .replace("0.20", &format!("0.3{i}"));
+        cluster.apply(&document).unwrap();
+        serves(
+            &format!("web{i}.orchard.svc.pond.local. A"),
+            &[&format!("10.96.0.3{i}")],
+        );
+    }
+    cluster.delete("service/orchard/web").unwrap();
+    nodens.wait_for_at(at, "web.orchard.svc.pond.local. A", LIMIT, |reply| {
+        reply.rcode == "NXDOMAIN"
+    });
+    let (all, incremental) = (
+        nodens.metric("nodens_transfers_total"),
+        nodens.metric("nodens_transfers_incremental_total"),
+    );
+    println!("{all} transfers, {incremental} of them differences");
+    assert!(
+        incremental >= 3.0,
+        "{all} transfers, {incremental} of them differences\n{}",
+        knot.log()
+    );
     knot.stop();
 }

@@ -8,7 +8,7 @@ use nodens_wire::{Name, Rcode, Rtype, Section};
 use super::editor::Of;
 use super::entry::Entry;
 use super::find::{Found, Which};
-use super::objects::{Address, Endpoint, Kind, Port, Service, Slice};
+use super::objects::{Address, Endpoint, Port, Service, Slice};
 use super::reverse::{Rank, Side};
 use super::schema::{Meaning, PortName, read};
 use super::view::{Shown, View, Zoned};
@@ -347,7 +347,7 @@ impl<'a, 'z> Look<'a, 'z> {
         }
     }
 
-    /// The labels of an endpoint in front of its service's. The name of a pod with dots in it has a label for each part.
+    /// The name of an endpoint of a service.
     fn endpoint_name(
         &self,
         slice: &Slice,
@@ -357,16 +357,7 @@ impl<'a, 'z> Look<'a, 'z> {
         apex: &[u8],
         answer: &mut Answer<'z>,
     ) -> Option<Bytes<'z>> {
-        let mut labels = ArrayVec::<u8, 130>::new();
-        for label in endpoint
-            .label()
-            .split(|byte| *byte == b'.')
-            .chain([&*slice.cluster])
-            .filter(|label| !label.is_empty())
-        {
-            labels.try_push(u8::try_from(label.len()).ok()?).ok()?;
-            labels.try_extend_from_slice(label).ok()?;
-        }
+        let labels = endpoint.labels(&slice.cluster)?;
         self.name(&[&labels, service, behind], apex, answer)
     }
 
@@ -487,57 +478,14 @@ impl<'a, 'z> Look<'a, 'z> {
         });
     }
 
-    /// The services that this server is an endpoint of, each with the slice in which it is.
-    fn own_services(&self, mut visit: impl FnMut(&'z Entry, &'z Slice)) {
-        let mut seen = Vec::new();
-        for own in &self.view.own {
-            self.cluster.each_hidden_too(own, |entry| {
-                let slices = entry.slices.iter().map(|slice| &**slice);
-                for slice in slices.filter(|slice| slice.endpoints.iter().any(|at| at.address() == Some(own))) {
-                    let id = (entry.key(), &*slice.id);
-                    if !seen.contains(&id) {
-                        seen.push(id);
-                        visit(entry, slice);
-                    }
-                }
-            });
-        }
-    }
-
-    /// NS: the services of which this server is an endpoint, else `ns.dns`.
     fn name_servers(&mut self, owner: Owner<'z>, answer: &mut Answer<'z>) {
         let (apex, ttl) = (self.apex(), self.view.ttl);
-        let mut names: Vec<(Bytes<'z>, ArrayVec<&'z Address, 16>)> = Vec::new();
-        self.own_services(|entry, slice| {
-            let kind = entry.service.as_deref().map(|service| &service.kind);
-            if let Some(Kind::Addresses(addresses)) = kind {
-                if let Some(name) = self.name(&[entry.key(), b"\x03svc"], apex, answer) {
-                    names.push((name, addresses.iter().take(16).collect()));
-                }
-                return;
-            }
-            for endpoint in &slice.endpoints {
-                if let (Some(name), Some(address)) = (
-                    self.endpoint_name(slice, endpoint, entry.key(), b"\x03svc", apex, answer),
-                    endpoint.address(),
-                ) {
-                    names.push((name, ArrayVec::from_iter([address])));
-                }
-            }
-        });
-        if names.is_empty() && !self.view.own.is_empty() {
-            if let Some(name) = self.name(&[b"\x02ns\x03dns"], apex, answer) {
-                pick(Section::Answer, owner, Rtype::NS, ttl, name, answer);
-                self.glue(self.view.own.iter(), name, answer);
-            }
-            return;
-        }
         let round = self.scratch.round();
-        for (name, addresses) in names {
-            if self
-                .scratch
-                .is_first(round, self.cluster.hash.of(answer.bytes(name)), 0)
-            {
+        for (labels, addresses) in self.cluster.name_servers(self.view) {
+            let Some(name) = self.name(&[&labels], apex, answer) else {
+                continue;
+            };
+            if self.scratch.is_first(round, self.cluster.hash.of(&labels), 0) {
                 pick(Section::Answer, owner, Rtype::NS, ttl, name, answer);
             }
             self.glue(addresses.into_iter(), name, answer);
@@ -546,36 +494,11 @@ impl<'a, 'z> Look<'a, 'z> {
 
     /// The addresses of `ns.dns`.
     fn name_server(&mut self, owner: Owner<'z>, rtype: Rtype, answer: &mut Answer<'z>) {
-        let ttl = self.view.ttl;
         let round = self.scratch.round();
-        let mut services: Vec<&'z Address> = Vec::new();
-        self.own_services(
-            |entry, slice| match entry.service.as_deref().map(|service| &service.kind) {
-                Some(Kind::Addresses(addresses)) => services.extend(addresses),
-                _ => services.extend(slice.endpoints.iter().filter_map(Endpoint::address)),
-            },
-        );
-        let is_none = services.is_empty();
-        for address in services.into_iter().filter(|address| address.rtype() == rtype) {
+        let addresses = self.cluster.server_addresses(self.view).into_iter();
+        for address in addresses.filter(|address| address.rtype() == rtype) {
             self.add_once(round, address, owner, answer);
         }
-        if is_none {
-            add_addresses(self.view.own.iter(), rtype, Section::Answer, owner, ttl, answer);
-        }
-    }
-}
-
-impl Cluster {
-    /// The services that have an endpoint at an address, hidden ones too.
-    fn each_hidden_too<'z>(&'z self, address: &Address, mut visit: impl FnMut(&'z Entry)) {
-        super::reverse::each(&self.addresses, Side::Inside, address, |reversed| {
-            if reversed.rank() == Rank::Endpoint
-                && let Some(entry) = self.service(Of::Cluster, reversed.labels())
-            {
-                visit(entry);
-            }
-            ControlFlow::Continue(())
-        });
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use super::entry::Entry;
+use super::history::{Changed, Version};
 use super::objects::{Address, External, Kind, Service, Slice};
 use super::reverse::{Rank, Reversed, Side};
 use super::{Cluster, Namespace};
@@ -25,8 +26,16 @@ pub struct Editor {
     cluster: Cluster,
     /// Services that have been given other data and wait for [`Editor::finish`].
     staged: BTreeMap<(Of, Box<[u8]>), Staged>,
+    /// Namespaces that came or went, and whether they were there before.
+    namespaces: BTreeMap<Box<[u8]>, bool>,
+    /// What is to be told of this version, where that is kept.
+    changes: Changes,
     changed: bool,
+    was_synced: bool,
 }
+
+/// Services before and after.
+type Changes = BTreeMap<(Of, Box<[u8]>), [Option<Arc<Entry>>; 2]>;
 
 #[derive(Debug, Default)]
 struct Staged {
@@ -37,8 +46,11 @@ struct Staged {
 impl Editor {
     pub(super) fn new(cluster: Cluster) -> Self {
         Self {
+            was_synced: cluster.synced,
             cluster,
             staged: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            changes: BTreeMap::new(),
             changed: false,
         }
     }
@@ -46,11 +58,7 @@ impl Editor {
     fn staged(&mut self, of: Of, labels: &[u8]) -> &mut Staged {
         let cluster = &self.cluster;
         self.staged.entry((of, labels.into())).or_insert_with(|| {
-            let entries = match of {
-                Of::Cluster => &cluster.services,
-                Of::Clusterset => &cluster.imports,
-            };
-            match entries.get(cluster.hash.of(labels), labels) {
+            match cluster.entries(of).get(cluster.hash.of(labels), labels) {
                 Some(entry) => Staged {
                     service: entry.service.clone(),
                     slices: entry.slices.to_vec(),
@@ -82,6 +90,8 @@ impl Editor {
     /// Whether a namespace exists.
     pub fn namespace(&mut self, label: &[u8], exists: bool) {
         let hash = self.cluster.hash.of(label);
+        let existed = self.cluster.has_namespace(label);
+        self.namespaces.entry(label.into()).or_insert(existed);
         if exists {
             self.cluster.namespaces.insert(hash, Arc::new(Namespace(label.into())));
         } else {
@@ -118,9 +128,10 @@ impl Editor {
     #[must_use]
     pub fn finish(mut self, unix_secs: u64) -> Cluster {
         for ((of, labels), staged) in std::mem::take(&mut self.staged) {
-            self.place(of, &labels, staged);
+            self.place(of, labels, staged);
         }
         if self.changed {
+            self.remember();
             let cluster = &mut self.cluster;
             cluster.serial = next_serial(cluster.serial, unix_secs);
             cluster.soas = cluster.zones.iter().map(|zone| zone.soa(cluster.serial)).collect();
@@ -128,24 +139,66 @@ impl Editor {
         self.cluster
     }
 
-    fn place(&mut self, of: Of, labels: &[u8], staged: Staged) {
-        let hash = self.cluster.hash.of(labels);
+    fn place(&mut self, of: Of, labels: Box<[u8]>, staged: Staged) {
+        let hash = self.cluster.hash.of(&labels);
         let entries = match of {
             Of::Cluster => &mut self.cluster.services,
             Of::Clusterset => &mut self.cluster.imports,
         };
-        let old = entries.get(hash, labels).cloned();
+        let old = entries.get(hash, &labels).cloned();
         let Staged { service, slices } = staged;
         let new =
-            (service.is_some() || !slices.is_empty()).then(|| Arc::new(Entry::new(labels, service, slices.into())));
+            (service.is_some() || !slices.is_empty()).then(|| Arc::new(Entry::new(&labels, service, slices.into())));
         match &new {
             Some(new) => entries.insert(hash, Arc::clone(new)),
-            None => entries.remove(hash, labels),
+            None => entries.remove(hash, &labels),
         }
         self.changed = true;
         // What other clusters have is not asked for by address.
         if of == Of::Cluster {
-            self.readdress(labels, old.as_deref(), new.as_deref());
+            self.readdress(&labels, old.as_deref(), new.as_deref());
+        }
+        if self.cluster.history.is_some() {
+            self.changes.insert((of, labels), [old, new]);
+        }
+    }
+
+    /// Notes what this version changes for those who have the last one.
+    fn remember(&mut self) {
+        // Nobody was given a zone before everything had been read.
+        if self.cluster.history.is_none() || !self.was_synced {
+            return;
+        }
+        let mut changes = std::mem::take(&mut self.changes);
+        let exists = |label: &[u8]| self.cluster.has_namespace(label);
+        // The services of a namespace come and go with it.
+        self.namespaces.retain(|label, existed| *existed != exists(label));
+        if !self.namespaces.is_empty() {
+            for of in [Of::Cluster, Of::Clusterset] {
+                let entries = self.cluster.entries(of).iter();
+                for entry in entries.filter(|entry| self.namespaces.contains_key(entry.namespace())) {
+                    let unchanged = || [Some(Arc::clone(entry)), Some(Arc::clone(entry))];
+                    changes.entry((of, entry.key().into())).or_insert_with(unchanged);
+                }
+            }
+        }
+        let existed = |label: &[u8]| self.namespaces.get(label).copied().unwrap_or_else(|| exists(label));
+        let version = |entry: Option<Arc<Entry>>, is_shown: &dyn Fn(&[u8]) -> bool| {
+            let entry = entry.filter(|entry| entry.service.is_some())?;
+            let is_shown = is_shown(entry.namespace());
+            Some(Version { entry, is_shown })
+        };
+        let changes = changes.into_iter().map(|((of, _), [old, new])| Changed {
+            of,
+            old: version(old, &existed),
+            new: version(new, &exists),
+        });
+        let changes = changes
+            .filter(|change| change.old.is_some() || change.new.is_some())
+            .collect();
+        let from = self.cluster.serial;
+        if let Some(history) = &mut self.cluster.history {
+            history.push(from, changes);
         }
     }
 

@@ -1,14 +1,12 @@
 //! Services as they are reached from outside: zones of `k8s_external`.
 
-use std::ops::ControlFlow;
-
 use nodens_wire::{Rtype, Section};
 
 use super::answer::{Look, Outcome, add_addresses, fixed, pick, weight};
 use super::editor::Of;
 use super::entry::Entry;
 use super::find::{Found, endpoints, has_port};
-use super::objects::{Address, External, Kind, Port, Service};
+use super::objects::{External, Kind, Port, Service};
 use super::reverse::Side;
 use super::schema::{Labels, Part, PortName};
 use super::view::{ExternalView, Zoned};
@@ -43,11 +41,15 @@ impl<'a, 'z> Look<'a, 'z> {
             (Outside::Apex, Rtype::NS) => {
                 if let Some(name) = self.name(&[b"\x03ns1", &external.apex], self.apex(), answer) {
                     pick(Section::Answer, Owner::Question, Rtype::NS, external.ttl, name, answer);
-                    self.glue(self.own_outside().into_iter(), name, answer);
+                    self.glue(
+                        self.cluster.server_addresses_outside(self.view).into_iter(),
+                        name,
+                        answer,
+                    );
                 }
             }
             (Outside::NameServer, _) => {
-                let own = self.own_outside().into_iter();
+                let own = self.cluster.server_addresses_outside(self.view).into_iter();
                 add_addresses(own, rtype, Section::Answer, Owner::Question, external.ttl, answer);
             }
             (Outside::Service { entry, service, port }, _) => {
@@ -204,25 +206,5 @@ impl<'a, 'z> Look<'a, 'z> {
         if !told.is_empty() {
             self.glue(service.external.iter().filter_map(External::address), own, answer);
         }
-    }
-
-    /// Where this server is reached from outside: by the addresses of its services, else by its own.
-    fn own_outside(&self) -> Vec<&'z Address> {
-        let mut addresses = Vec::new();
-        for own in &self.view.own {
-            self.cluster.each_of(self.view, Side::Inside, own, |_, entry| {
-                let external = entry.service.iter().flat_map(|service| &service.external);
-                for address in external.filter_map(External::address) {
-                    if !addresses.contains(&address) {
-                        addresses.push(address);
-                    }
-                }
-                ControlFlow::Continue(())
-            });
-        }
-        if addresses.is_empty() {
-            addresses.extend(&self.view.own);
-        }
-        addresses
     }
 }

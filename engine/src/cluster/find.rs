@@ -125,7 +125,7 @@ impl Entry {
     }
 
     /// The name that stands for the endpoints that are meant, where one of them is a name.
-    fn alias<'z>(&'z self, which: Which<'_>) -> Option<&'z [u8]> {
+    pub(super) fn alias<'z>(&'z self, which: Which<'_>) -> Option<&'z [u8]> {
         self.slices.iter().find_map(|slice| {
             // Slices of names are rare, and all of one kind.
             let first = slice.endpoints.first()?;

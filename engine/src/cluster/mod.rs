@@ -21,19 +21,26 @@
 //! | `answer` | the records of that |
 //! | `reverse` | names of addresses |
 //! | `external` | the same services as they are reached from outside |
+//! | `servers` | by which names this server is known there |
+//! | `whole`, `outgoing` | every record of a zone, and how they leave |
+//! | `history` | what changed lately, for those who have an older version |
 
 mod answer;
 mod editor;
 mod entry;
 mod external;
 mod find;
+mod history;
 mod objects;
+mod outgoing;
 mod reverse;
 mod schema;
+mod servers;
 mod soa;
 #[cfg(test)]
 mod tests;
 mod view;
+mod whole;
 
 use std::sync::Arc;
 
@@ -41,10 +48,14 @@ pub use answer::{ALIASES_MAX, ENDPOINTS_MAX};
 pub(crate) use answer::{Look, Outcome};
 pub use editor::{Editor, Of};
 use entry::Entry;
+pub use history::HISTORY_MAX;
+use history::History;
 pub use objects::{Address, Endpoint, External, Kind, Place, Port, Service, Slice};
+pub(crate) use outgoing::Outgoing;
 use reverse::Reversed;
 pub use soa::{Apex, Authority};
 pub use view::{ExternalView, Pods, Shown, View, Zoned};
+pub(crate) use whole::Shows;
 
 use crate::zone::keys::Keys;
 use crate::zone::small::Small;
@@ -66,6 +77,8 @@ pub struct Cluster {
     imports: Trie<Entry>,
     addresses: Keys<Reversed>,
     pods: Keys<Reversed>,
+    /// Where somebody may have whole zones.
+    history: Option<History>,
 }
 
 /// A namespace that exists.
@@ -94,7 +107,23 @@ impl Cluster {
             imports: Trie::default(),
             addresses: Keys::default(),
             pods: Keys::default(),
+            history: None,
         }
+    }
+
+    /// From now on it is kept what changes, for those who have had a whole zone.
+    #[must_use]
+    pub fn with_history(self) -> Self {
+        Self {
+            history: Some(History::default()),
+            ..self
+        }
+    }
+
+    /// The SOA of the zone at a place: its TTL and rdata.
+    pub(crate) fn soa(&self, shown: Shown) -> Option<(u32, &[u8])> {
+        let soa = self.soas.get(usize::from(shown.place))?;
+        Some((soa.ttl, &soa.rdata))
     }
 
     /// Everything has been read once.
@@ -133,13 +162,16 @@ impl Cluster {
         self.shows(view, entry.namespace()).then_some((entry, service))
     }
 
-    /// The same, though it is hidden.
-    fn service(&self, of: Of, labels: &[u8]) -> Option<&Entry> {
-        let entries = match of {
+    fn entries(&self, of: Of) -> &Trie<Entry> {
+        match of {
             Of::Cluster => &self.services,
             Of::Clusterset => &self.imports,
-        };
-        entries
+        }
+    }
+
+    /// The same, though it is hidden.
+    fn service(&self, of: Of, labels: &[u8]) -> Option<&Entry> {
+        self.entries(of)
             .get(self.hash.of(labels), labels)
             .map(|entry| &**entry)
             .filter(|entry| entry.service.is_some())

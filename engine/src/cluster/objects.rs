@@ -191,6 +191,23 @@ impl Endpoint {
         }
     }
 
+    /// The same in wire form, that of its cluster behind it where it has one. The name of a pod with dots in it has a
+    /// label for each part.
+    #[inline]
+    pub(super) fn labels(&self, cluster: &[u8]) -> Option<ArrayVec<u8, 130>> {
+        let own = self.label();
+        let mut labels = ArrayVec::new();
+        for label in own
+            .split(|byte| *byte == b'.')
+            .chain([cluster])
+            .filter(|label| !label.is_empty())
+        {
+            labels.try_push(u8::try_from(label.len()).ok()?).ok()?;
+            labels.try_extend_from_slice(label).ok()?;
+        }
+        Some(labels)
+    }
+
     /// Its address.
     #[inline]
     pub(crate) fn address(&self) -> Option<&Address> {

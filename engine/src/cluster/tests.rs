@@ -10,17 +10,17 @@ use crate::plan::Asked;
 use crate::services::answer::Scratch;
 use crate::zone::trie::NameHash;
 
-fn wire(text: &str) -> Box<[u8]> {
+pub(super) fn wire(text: &str) -> Box<[u8]> {
     let name = NameBuf::from_text(text).unwrap();
     let bytes = name.as_bytes();
     bytes[..bytes.len() - 1].into()
 }
 
-fn address(text: &str) -> Address {
+pub(super) fn address(text: &str) -> Address {
     Address::from(text.parse::<IpAddr>().unwrap())
 }
 
-fn ports(list: &[(&str, &str, u16)]) -> Box<[Port]> {
+pub(super) fn ports(list: &[(&str, &str, u16)]) -> Box<[Port]> {
     list.iter()
         .map(|&(name, protocol, number)| Port {
             name: name.as_bytes().into(),
@@ -30,7 +30,7 @@ fn ports(list: &[(&str, &str, u16)]) -> Box<[Port]> {
         .collect()
 }
 
-fn service(kind: Kind, list: &[(&str, &str, u16)]) -> Service {
+pub(super) fn service(kind: Kind, list: &[(&str, &str, u16)]) -> Service {
     Service {
         kind,
         ports: ports(list),
@@ -38,7 +38,7 @@ fn service(kind: Kind, list: &[(&str, &str, u16)]) -> Service {
     }
 }
 
-fn slice(id: &str, list: &[(&str, &str, u16)], endpoints: &[(&str, Option<&str>)]) -> Slice {
+pub(super) fn slice(id: &str, list: &[(&str, &str, u16)], endpoints: &[(&str, Option<&str>)]) -> Slice {
     let endpoints = endpoints.iter().map(|&(at, label)| Endpoint {
         place: Place::Address(address(at)),
         label: label.map(|label| label.as_bytes().into()),
@@ -47,7 +47,7 @@ fn slice(id: &str, list: &[(&str, &str, u16)], endpoints: &[(&str, Option<&str>)
     Slice::new(id.as_bytes(), b"", ports(list), Box::default(), endpoints.collect())
 }
 
-fn zones() -> Vec<Apex> {
+pub(super) fn zones() -> Vec<Apex> {
     ["pond.local", "in-addr.arpa"]
         .map(|name| Apex {
             name: NameBuf::from_text(name).unwrap(),
@@ -58,7 +58,7 @@ fn zones() -> Vec<Apex> {
         .into()
 }
 
-fn view() -> View {
+pub(super) fn view() -> View {
     View {
         ttl: 5,
         namespaces: None,
@@ -70,7 +70,7 @@ fn view() -> View {
     }
 }
 
-fn orchard() -> Editor {
+pub(super) fn orchard() -> Editor {
     let mut editor = Cluster::unsynced(zones(), 1, NameHash::new(7)).edit();
     editor.namespace(&wire("orchard"), true);
     let own = Kind::Addresses([address("10.96.0.20"), address("fd00::20")].into());
@@ -136,16 +136,7 @@ fn text(cluster: &Cluster, view: &View, name: &str, rtype: Rtype) -> String {
                 Owner::Name(bytes) => show(answer.bytes(bytes)),
             };
             let rdata = answer.bytes(pick.rdata);
-            let data = match pick.rtype {
-                Rtype::A => IpAddr::from(<[u8; 4]>::try_from(rdata).unwrap()).to_string(),
-                Rtype::AAAA => IpAddr::from(<[u8; 16]>::try_from(rdata).unwrap()).to_string(),
-                Rtype::SRV => {
-                    let number = |at: usize| u16::from_be_bytes([rdata[at], rdata[at + 1]]);
-                    format!("{} {} {}", number(2), number(4), show(&rdata[6..]))
-                }
-                Rtype::CNAME | Rtype::PTR | Rtype::NS => show(rdata),
-                other => format!("{other}"),
-            };
+            let data = shown_data(pick.rtype, rdata);
             let mark = if section == Section::Answer { "" } else { "+" };
             lines.push(format!("{mark}{owner} {data}"));
         }
@@ -156,7 +147,20 @@ fn text(cluster: &Cluster, view: &View, name: &str, rtype: Rtype) -> String {
     lines.join("; ")
 }
 
-fn show(name: &[u8]) -> String {
+pub(super) fn shown_data(rtype: Rtype, rdata: &[u8]) -> String {
+    match rtype {
+        Rtype::A => IpAddr::from(<[u8; 4]>::try_from(rdata).unwrap()).to_string(),
+        Rtype::AAAA => IpAddr::from(<[u8; 16]>::try_from(rdata).unwrap()).to_string(),
+        Rtype::SRV => {
+            let number = |at: usize| u16::from_be_bytes([rdata[at], rdata[at + 1]]);
+            format!("{} {} {}", number(2), number(4), show(&rdata[6..]))
+        }
+        Rtype::CNAME | Rtype::PTR | Rtype::NS => show(rdata),
+        other => format!("{other}"),
+    }
+}
+
+pub(super) fn show(name: &[u8]) -> String {
     let name = nodens_wire::Name::from_wire(name).unwrap().to_string();
     name.replace(".pond.local.", "").replace(".orchard.svc", "")
 }

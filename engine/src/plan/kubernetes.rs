@@ -33,7 +33,7 @@ pub struct External {
     /// How the `kubernetes` beside it shows it,
     pub view: Arc<View>,
     /// and what is different here.
-    pub external: ExternalView,
+    pub external: Arc<ExternalView>,
 }
 
 #[inline(never)]

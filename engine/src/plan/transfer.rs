@@ -1,12 +1,16 @@
 //! The `transfer` step: who may have a whole zone (RFC 5936, RFC 1995).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use nodens_wire::{Message, Query, Rcode, Rtype, Section, rdata};
 
 use super::{Flow, Plan, Step, StepName, Visit, ZoneMap};
 use crate::answer::{Answer, Bytes, Owner, Pick, Reason};
+use crate::cluster::{ExternalView, Shown, Shows, View, Zoned};
 use crate::snapshot::{Data, ZoneId};
+use crate::transfer::Wanted;
+use crate::zone::Zone;
 
 /// The `transfer` step.
 #[derive(Debug)]
@@ -57,18 +61,14 @@ pub(super) fn enter<'z>(transfer: &Transfer, plan: &Plan, visit: &mut Visit<'_, 
             return Flow::Answered;
         }
     }
-    let Some((id, name)) = plan
+    let Some((source, name)) = plan
         .steps
         .iter()
-        .find_map(|step| source(step, visit.data, asked.folded))
+        .find_map(|step| Some((source(step, visit.data, asked.folded)?, step.name())))
     else {
         return Flow::Next;
     };
-    let soa = visit
-        .data
-        .zone(id)
-        .and_then(|zone| zone.records(asked.folded)?.node(b"")?.set(Rtype::SOA)?.first());
-    let Some((ttl, soa)) = soa else {
+    let Some((ttl, soa)) = source.soa(visit.data, asked.folded) else {
         answer.rcode = Rcode::SERVFAIL;
         answer.reason = Some(Reason::Unsynced(name));
         return Flow::Answered;
@@ -88,22 +88,63 @@ pub(super) fn enter<'z>(transfer: &Transfer, plan: &Plan, visit: &mut Visit<'_, 
         return Flow::Answered;
     }
     answer.aa = true;
-    answer.transfer = Some(id);
+    answer.transfer = Some(Box::new(Wanted {
+        data: source.data,
+        shows: source.shows,
+        serial,
+    }));
     Flow::Answered
 }
 
-/// The zone of a step whose apex is this very name.
-fn source(step: &Step, data: &Data, name: &[u8]) -> Option<(ZoneId, StepName)> {
-    let id = match step {
-        Step::File(source) => *source.zones.exact(name)?,
+/// A zone that can be handed out.
+struct Source {
+    data: ZoneId,
+    /// How it shows the cluster that is there.
+    shows: Option<Shows>,
+}
+
+impl Source {
+    fn records(data: ZoneId) -> Self {
+        Self { data, shows: None }
+    }
+
+    /// The SOA; none while not everything has been read.
+    fn soa<'z>(&self, data: &'z Data, apex: &[u8]) -> Option<(u32, &'z [u8])> {
+        match (data.zone(self.data)?, &self.shows) {
+            (Zone::Cluster(cluster), Some(shows)) if cluster.is_synced() => cluster.soa(shows.shown),
+            (zone, _) => zone.records(apex)?.node(b"")?.set(Rtype::SOA)?.first(),
+        }
+    }
+}
+
+/// The zone of a step whose apex is this very name. One of addresses is not handed out.
+fn source(step: &Step, data: &Data, name: &[u8]) -> Option<Source> {
+    match step {
+        Step::File(source) => source.zones.exact(name).copied().map(Source::records),
         Step::Auto(auto) if auto.zones.contains(name) => {
             data.zone(auto.data)?.records(name)?;
-            auto.data
+            Some(Source::records(auto.data))
         }
-        Step::Secondary(secondary) => secondary.zones.exact(name)?.data,
-        _ => return None,
-    };
-    Some((id, step.name()))
+        Step::Secondary(secondary) => Some(Source::records(secondary.zones.exact(name)?.data)),
+        Step::Kubernetes(step) => {
+            let shown = *step.zones.exact(name)?;
+            cluster(step.data, shown, Arc::clone(&step.view), None)
+        }
+        Step::K8sExternal(step) => {
+            let shown = *step.zones.exact(name)?;
+            let external = Some(Arc::clone(&step.external));
+            cluster(step.data, shown, Arc::clone(&step.view), external)
+        }
+        _ => None,
+    }
+}
+
+fn cluster(data: ZoneId, shown: Shown, view: Arc<View>, external: Option<Arc<ExternalView>>) -> Option<Source> {
+    let shows = Shows { shown, view, external };
+    (shown.kind != Zoned::Reverse).then_some(Source {
+        data,
+        shows: Some(shows),
+    })
 }
 
 /// The serial that an IXFR client has: AUTHORITY holds one SOA and nothing else (RFC 1995 §3).

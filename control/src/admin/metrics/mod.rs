@@ -328,6 +328,11 @@ impl Metrics {
             |worker| worker.transfers.get(),
         );
         single(
+            "nodens_transfers_incremental_total",
+            "Those of them that were only what had changed since the version that the client had.",
+            |worker| worker.transfers_incremental.get(),
+        );
+        single(
             "nodens_transfers_limited_total",
             "Whole zones refused, since too many were on their way.",
             |worker| worker.transfers_limited.get(),

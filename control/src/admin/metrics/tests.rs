@@ -55,6 +55,7 @@ fn what_has_no_labels_is_there_from_the_start() {
             "nodens_log_dropped_total 0",
             "nodens_streams_limited_total 0",
             "nodens_transfers_total 0",
+            "nodens_transfers_incremental_total 0",
             "nodens_transfers_limited_total 0",
             "nodens_tls_handshakes_total 0",
             "nodens_tls_handshakes_failed_total 0",
