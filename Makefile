@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build static image image-amd64 image-arm64 install cluster helm test lint bench fuzz sim setup need-build need-lint need-test need-bench
+.PHONY: help run build static image image-amd64 image-arm64 install cluster helm test lint bench scale fuzz sim setup need-build need-lint need-test need-bench
 
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
@@ -133,6 +133,11 @@ BENCH_ARGS ?=
 bench: need-bench ## against an echo, a relay and six other servers; ROUNDS=1 SECS=1 for a quick look, BENCH_ARGS=--help for more
 	$(CARGO) build --release -p nodens -p nodens-benches --bins
 	"$$(realpath $(TARGET))/release/versus" --rounds $(ROUNDS) --secs $(SECS) $(BENCH_ARGS)
+
+SCALE_ARGS ?= made-up
+scale: need-test cluster ## a cluster of 10,000 Services: memory, changes, lists; SCALE_ARGS=real for one in the API server of the tests
+	$(CARGO) build --release -p nodens -p nodens-benches --bins
+	NODENS_BIN="$$(realpath $(TARGET))/release/nodens" "$$(realpath $(TARGET))/release/scale" $(SCALE_ARGS)
 
 FUZZ ?= message name respond reply zonefile corefile expression
 # What cargo-fuzz passes, but for the address sanitizer, which alone needs a nightly compiler.

@@ -104,10 +104,20 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Resident memory in bytes, from `/proc/PID/status`.
+    /// Resident memory in bytes.
     pub fn resident(&self) -> Option<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub fn resident_max(&self) -> Option<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// A line of `/proc/PID/status`.
+    fn memory(&self, what: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
+        let line = status.lines().find(|line| line.starts_with(what))?;
         line.split_whitespace()
             .nth(1)?
             .parse::<u64>()

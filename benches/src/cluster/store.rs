@@ -187,6 +187,9 @@ impl Store {
     /// What happened after a version; waits for it as long as `patience`.
     pub(super) fn news(&self, kind: Kind, after: u64, patience: Duration) -> News {
         let has_none = |state: &mut State| {
+            if after < state.since {
+                return false;
+            }
             let newest = state.collections[kind as usize].events.back();
             newest.is_none_or(|(at, _)| *at <= after)
         };
@@ -222,6 +225,18 @@ impl Store {
         state.version += 1;
         let object = object::service(&self.shape, service, state.version);
         self.store(state, Kind::Service, service, object);
+    }
+
+    /// Forgets all events: every watch is told that its version is too old.
+    pub fn expire(&self) {
+        let mut state = self.state();
+        state.version += 1;
+        state.since = state.version;
+        for collection in &mut state.collections {
+            collection.events.clear();
+        }
+        drop(state);
+        self.changed.notify_all();
     }
 
     fn store(&self, mut state: MutexGuard<'_, State>, kind: Kind, number: u32, object: String) {
@@ -310,6 +325,8 @@ mod tests {
         assert_eq!(addresses, ["10.144.0.3", "10.144.0.4", "10.128.0.5"]);
         assert_eq!(store.news(Kind::Slice, 3, Duration::ZERO), News::TooOld);
         assert_eq!(store.news(Kind::Pod, at, Duration::ZERO), News::Events(Vec::new(), at));
+        store.expire();
+        assert_eq!(store.news(Kind::Pod, at, Duration::from_secs(60)), News::TooOld);
     }
 
     #[test]
