@@ -35,6 +35,8 @@ pub struct ClusterRebuild {
     slices: HashMap<(Of, ObjectKey), Box<[u8]>>,
     /// Of pods: their addresses.
     pods: HashMap<ObjectKey, Box<[IpAddr]>>,
+    /// Pods are told apart by their names too.
+    keeps_pod_names: bool,
     /// How many pods of a namespace have an address; those of a host's network share it.
     pods_at: HashMap<(IpAddr, Box<[u8]>), u32>,
     /// Everything has been read once.
@@ -53,6 +55,7 @@ impl ClusterRebuild {
     pub fn new(
         id: ZoneId,
         cluster: Cluster,
+        keeps_pod_names: bool,
         synced: Arc<AtomicBool>,
         publisher: Arc<Publisher>,
         status: Arc<Status>,
@@ -63,6 +66,7 @@ impl ClusterRebuild {
             cluster,
             slices: HashMap::new(),
             pods: HashMap::new(),
+            keeps_pod_names,
             pods_at: HashMap::new(),
             synced,
             publisher,
@@ -162,26 +166,31 @@ impl ClusterRebuild {
         let Some(namespace) = labels([&*key.namespace]) else {
             return;
         };
+        let owner: Box<[u8]> = if self.keeps_pod_names {
+            [&*namespace, key.name.as_bytes()].concat().into()
+        } else {
+            namespace
+        };
         let before = match &addresses {
             Some(now) => self.pods.insert(key, now.clone()),
             None => self.pods.remove(&key),
         };
         for &address in addresses.iter().flatten() {
-            let count = self.pods_at.entry((address, namespace.clone())).or_default();
+            let count = self.pods_at.entry((address, owner.clone())).or_default();
             *count += 1;
             if *count == 1 {
-                editor.pod(&Address::from(address), &namespace, true);
+                editor.pod(&Address::from(address), &owner, true);
             }
         }
         for address in before.into_iter().flatten() {
-            let at = (address, namespace.clone());
+            let at = (address, owner.clone());
             let Some(count) = self.pods_at.get_mut(&at) else {
                 continue;
             };
             *count -= 1;
             if *count == 0 {
                 self.pods_at.remove(&at);
-                editor.pod(&Address::from(address), &namespace, false);
+                editor.pod(&Address::from(address), &owner, false);
             }
         }
     }

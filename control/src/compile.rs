@@ -696,13 +696,15 @@ impl Compiler<'_> {
         let settings = stanza.source.clone();
         let zones = kubernetes::apexes(stanza, block.k8s_external.as_ref());
         let secondaries = kubernetes::Secondaries::of(&block.transfer, &zones);
-        let key = SourceKey::Kubernetes(settings.clone(), zones.clone(), secondaries.clone());
+        let keeps_pod_names = settings.pods && block.metadata.is_some();
+        let key = SourceKey::Kubernetes(settings.clone(), zones.clone(), secondaries.clone(), keeps_pod_names);
         let id = self.numbers.zones(key, 1)[0];
         self.out.clusters.push(ClusterSource {
             id,
             settings,
             zones,
             secondaries,
+            keeps_pod_names,
             span: stanza.server_span,
             files: stanza.files.clone(),
         });
@@ -746,6 +748,7 @@ impl Compiler<'_> {
 
     fn log_rule(&mut self, rule: &settings::LogRule, block: &ServerBlock) -> LogRule {
         let format = rule.format.clone();
+        let labels = format.cluster_labels().map(Arc::from).collect();
         let number = self.numbers.format(match &block.view {
             Some(view) => format.with_view(&view.name),
             None => format,
@@ -755,6 +758,7 @@ impl Compiler<'_> {
             zones: self.set(&rule.names),
             classes: Classes { success, denial, error },
             format: number,
+            labels,
         }
     }
 }

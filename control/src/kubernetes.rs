@@ -1,8 +1,6 @@
 //! What a `kubernetes` stanza and the `k8s_external` beside it say, in the engine's words.
 
-use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use nodens_engine::cluster::{Address, Apex, Authority, ExternalView, Pods, Shown, View, Zoned};
@@ -10,14 +8,13 @@ use nodens_engine::io::local_addresses;
 use nodens_engine::plan::{External, Kubernetes, ZoneMap};
 use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::trie::NameHash;
-use nodens_sources::kubernetes::{self, Server, Unusable, World};
+use nodens_sources::kubernetes::{self, Machine, Server, Unusable};
 use nodens_wire::{Name, NameBuf};
 
-use crate::certificates::FILE_BYTES_MAX;
+use crate::addresses;
 use crate::corefile::settings::{self, PathSetting, PodNames, ServerBlock, Transfer};
 use crate::corefile::{Diagnostic, Span, is_reverse};
 use crate::notify::Notify;
-use crate::{addresses, files};
 
 /// The longest that a SOA of a cluster's zone may be kept, in seconds.
 const SOA_TTL_MAX: u32 = 300;
@@ -33,6 +30,8 @@ pub struct ClusterSource {
     pub zones: Vec<Apex>,
     /// Who may have them whole.
     pub secondaries: Secondaries,
+    /// The names of pods are told as metadata.
+    pub keeps_pod_names: bool,
     /// Where the API server is said.
     pub span: Span,
     /// The files that are named there.
@@ -96,19 +95,6 @@ impl ClusterSource {
             Server::InCluster => Diagnostic::warning(self.span, found.text),
             Server::Endpoint { .. } | Server::Kubeconfig { .. } => found,
         })
-    }
-}
-
-/// The machine.
-struct Machine;
-
-impl World for Machine {
-    fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
-        files::read(file, FILE_BYTES_MAX)
-    }
-
-    fn variable(&self, name: &str) -> Option<String> {
-        std::env::var(name).ok()
     }
 }
 

@@ -39,8 +39,8 @@ pub const SERIES_KEPT: usize = 1024;
 pub enum SourceKey {
     /// An `etcd` stanza.
     Etcd(etcd::Settings),
-    /// A `kubernetes` stanza, the zones that show it, and who may have them whole.
-    Kubernetes(kubernetes::Settings, Vec<Apex>, Secondaries),
+    /// A `kubernetes` stanza, the zones that show it, who may have them whole, and whether the names of pods are kept.
+    Kubernetes(kubernetes::Settings, Vec<Apex>, Secondaries, bool),
     /// A zone of a `file` stanza.
     File {
         /// The zone.

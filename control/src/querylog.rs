@@ -264,14 +264,17 @@ fn query_line(format: &LogFormat, entry: &LogEntry, out: &mut String) -> std::fm
     writeln!(out)
 }
 
-/// What `log` itself and `forward` say of a reply.
-fn metadata(label: &str, entry: &LogEntry) -> Option<Cow<'static, str>> {
+/// What `log` itself and `forward` say of a reply, and `kubernetes` of a query.
+fn metadata<'a>(label: &str, entry: &'a LogEntry) -> Option<Cow<'a, str>> {
     match label {
         _ if !entry.has_metadata => None,
         "log/class" => Some(entry.kind.class().into()),
         "log/type" => Some(entry.kind.as_str().into()),
         "forward/upstream" => Some(entry.upstream?.to_string().into()),
-        _ => None,
+        _ => {
+            let mut known = entry.known.iter();
+            known.find_map(|(own, text)| (**own == *label).then_some(text.into()))
+        }
     }
 }
 

@@ -269,6 +269,7 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
         settings,
         zones,
         secondaries,
+        keeps_pod_names,
         ..
     } = source;
     let mut unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
@@ -285,6 +286,7 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
     let rebuild = ClusterRebuild::new(
         *id,
         unsynced,
+        *keeps_pod_names,
         Arc::clone(&synced),
         publisher,
         Arc::clone(&status),

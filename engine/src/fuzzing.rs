@@ -235,7 +235,8 @@ pub fn view_holds(view: &View, packet: &[u8]) -> Option<bool> {
         rtype: query.rtype,
         client: &origin.client(&query),
         port: 53,
-        view_name: &view.name,
+        plan: None,
+        data: &Data::default(),
     }))
 }
 

@@ -89,8 +89,10 @@ pub struct LogRule {
     pub zones: ZoneMap<()>,
     /// What it wants.
     pub classes: Classes,
-    /// The writer's number for its format.
+    /// The writer's number for its format,
     pub format: u32,
+    /// and the labels there that a step ahead of the answer knows.
+    pub labels: Box<[Arc<str>]>,
 }
 
 /// What a line is about.
@@ -137,6 +139,8 @@ pub struct LogEntry {
     pub kind: ReplyKind,
     /// The block has metadata for the name.
     pub has_metadata: bool,
+    /// What is known by the rule's labels, as far as it is.
+    pub known: Vec<(Arc<str>, String)>,
     /// The server that `forward` had the answer from.
     pub upstream: Option<SocketAddr>,
     /// The reply's flags.
@@ -233,6 +237,7 @@ mod tests {
             rcode: Some(Rcode::NOERROR),
             kind: ReplyKind::Success,
             has_metadata: false,
+            known: Vec::new(),
             upstream: None,
             flags: Flags(0),
             reply_size: 17,

@@ -235,7 +235,14 @@ impl Responder {
         } = asking;
         asking.listener = now.config.listeners.get(usize::from(origin.listener.0));
         let Some(listener) = asking.listener else { return };
-        let Some((at, route)) = route(now.config, listener, folded, query.rtype, &origin.client(query)) else {
+        let Some((at, route)) = route(
+            now.config,
+            listener,
+            folded,
+            query.rtype,
+            &origin.client(query),
+            now.data,
+        ) else {
             return;
         };
         let plan = &now.config.plans[route.plan as usize];
@@ -504,7 +511,8 @@ impl Responder {
             bufsize: u16::try_from(asking.limit()).unwrap_or(u16::MAX),
             rcode: (!answer.extras.is_dropped).then_some(answer.rcode),
             kind: kind(query, answer),
-            has_metadata: plan.metadata.as_ref().is_some_and(|zones| zones.contains(folded)),
+            has_metadata: plan.has_metadata(folded),
+            known: Vec::new(),
             upstream: answer.extras.upstream,
             flags: Flags(written.flags),
             reply_size: written.plain_len,
@@ -516,6 +524,7 @@ impl Responder {
         {
             let query_line = LogEntry {
                 line: LogLine::Query(rule.format),
+                known: known(plan, &rule.labels, &client, now.data),
                 reason: None,
                 ..entry.clone()
             };
@@ -716,4 +725,14 @@ fn kind(query: &Query<'_>, answer: &Answer<'_>) -> ReplyKind {
         Rcode::SERVFAIL | Rcode::REFUSED | Rcode::NOTIMP => ReplyKind::ServerError,
         _ => ReplyKind::OtherError,
     }
+}
+
+/// What is known of a query by labels, as far as it is.
+fn known(plan: &Plan, labels: &[Arc<str>], client: &Client<'_>, data: &Data) -> Vec<(Arc<str>, String)> {
+    let known = labels.iter().filter_map(|label| {
+        let mut text = String::new();
+        let is_known = plan.metadata(label, client, data, &mut text).unwrap_or_default();
+        is_known.then(|| (Arc::clone(label), text))
+    });
+    known.collect()
 }

@@ -94,6 +94,7 @@ pub fn log_all() -> LogRule {
         zones: map(hash(), ".", ()),
         classes,
         format: 0,
+        labels: Box::default(),
     }
 }
 

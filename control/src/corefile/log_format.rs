@@ -89,6 +89,14 @@ impl LogFormat {
         self
     }
 
+    /// The labels in it that a `kubernetes` knows.
+    pub fn cluster_labels(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            LogPiece::Metadata(label) if label.starts_with("kubernetes/") => Some(&**label),
+            _ => None,
+        })
+    }
+
     fn literal(&mut self, text: &str) {
         if text.is_empty() {
             return;

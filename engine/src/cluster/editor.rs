@@ -100,9 +100,9 @@ impl Editor {
         self.changed = true;
     }
 
-    /// Whether a namespace has a pod with this address.
-    pub fn pod(&mut self, address: &Address, namespace: &[u8], exists: bool) {
-        let pod = Reversed::new(Side::Inside, address, Rank::Endpoint, namespace);
+    /// Whether a namespace has a pod with this address; behind the namespace its name as text may stand, to be told.
+    pub fn pod(&mut self, address: &Address, owner: &[u8], exists: bool) {
+        let pod = Reversed::new(Side::Inside, address, Rank::Endpoint, owner);
         if exists {
             self.cluster.pods.insert(Arc::new(pod));
         } else {

@@ -219,7 +219,7 @@ impl Cluster {
     fn has_pod(&self, address: &Address, namespace: &[u8]) -> bool {
         let mut found = false;
         reverse::each(&self.pods, Side::Inside, address, |pod| {
-            found = pod.labels() == namespace;
+            found = pod.namespace() == namespace;
             if found {
                 ControlFlow::Break(())
             } else {
@@ -233,10 +233,20 @@ impl Cluster {
     pub(crate) fn namespace_of(&self, address: &Address) -> Option<&[u8]> {
         let mut namespace = None;
         reverse::each(&self.pods, Side::Inside, address, |pod| {
-            namespace = Some(pod.labels());
+            namespace = Some(pod.namespace());
             ControlFlow::Break(())
         });
         namespace
+    }
+
+    /// The name of a pod with this address, where names are kept.
+    pub(crate) fn pod_name_of(&self, address: &Address) -> Option<&[u8]> {
+        let mut name = None;
+        reverse::each(&self.pods, Side::Inside, address, |pod| {
+            name = pod.labels().get(pod.namespace().len()..);
+            ControlFlow::Break(())
+        });
+        name.filter(|name| !name.is_empty())
     }
 
     /// What there is at a name below a reverse zone.

@@ -18,6 +18,7 @@
 //! | `view` | how a stanza shows it |
 //! | `schema` | what a name below a zone means |
 //! | `find` | what there is at it |
+//! | `metadata` | the same for `log` and conditions |
 //! | `answer` | the records of that |
 //! | `reverse` | names of addresses |
 //! | `external` | the same services as they are reached from outside |
@@ -31,6 +32,7 @@ mod entry;
 mod external;
 mod find;
 mod history;
+mod metadata;
 mod objects;
 mod outgoing;
 mod reverse;
@@ -50,6 +52,7 @@ pub use editor::{Editor, Of};
 use entry::Entry;
 pub use history::HISTORY_MAX;
 use history::History;
+pub(crate) use metadata::of_name;
 pub use objects::{Address, Endpoint, External, Kind, Place, Port, Service, Slice};
 pub(crate) use outgoing::Outgoing;
 use reverse::Reversed;

@@ -78,6 +78,13 @@ impl Reversed {
         }
     }
 
+    /// The first of the labels: of a pod that is its namespace, and its name as text may stand behind it.
+    pub(super) fn namespace(&self) -> &[u8] {
+        let labels = self.labels();
+        let len = labels.first().map_or(0, |len| 1 + usize::from(*len));
+        labels.get(..len).unwrap_or_default()
+    }
+
     /// Who has it.
     pub(super) fn labels(&self) -> &[u8] {
         &self.key()[HEAD + self.address_len() + 1..]

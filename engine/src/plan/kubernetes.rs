@@ -1,11 +1,13 @@
 //! The steps that answer from a cluster: `kubernetes` and `k8s_external`.
 
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{Flow, Visit, ZoneMap, falls_through};
 use crate::answer::Answer;
-use crate::cluster::{ExternalView, Look, Outcome, Shown, View};
-use crate::snapshot::ZoneId;
+use crate::cluster::{Address, ExternalView, Look, Outcome, Shown, View, Zoned, of_name};
+use crate::snapshot::{Data, ZoneId};
 use crate::zone::Zone;
 
 /// The `kubernetes` step.
@@ -34,6 +36,41 @@ pub struct External {
     pub view: Arc<View>,
     /// and what is different here.
     pub external: Arc<ExternalView>,
+}
+
+impl Kubernetes {
+    /// Writes what a label says of a question for a folded name; false where that is nothing.
+    pub(super) fn metadata(
+        &self,
+        label: &str,
+        name: &[u8],
+        client: IpAddr,
+        data: &Data,
+        out: &mut dyn fmt::Write,
+    ) -> Result<bool, fmt::Error> {
+        if let Some(fact) = label.strip_prefix("client-") {
+            let Some(Zone::Cluster(cluster)) = data.zone(self.data) else {
+                return Ok(false);
+            };
+            let client = Address::from(client);
+            let text = match fact {
+                "namespace" => cluster.namespace_of(&client).and_then(|label| label.get(1..)),
+                "pod-name" => cluster.pod_name_of(&client),
+                _ => None,
+            };
+            let Some(text) = text.and_then(|text| std::str::from_utf8(text).ok()) else {
+                return Ok(false);
+            };
+            return out.write_str(text).map(|()| true);
+        }
+        match self.zones.find(name) {
+            Some((at, shown)) => {
+                let zonal = self.view.zonal && shown.kind == Zoned::Forward;
+                of_name(label, &name[..at], zonal, out)
+            }
+            None => Ok(false),
+        }
+    }
 }
 
 #[inline(never)]

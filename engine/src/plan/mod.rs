@@ -41,6 +41,7 @@ mod walk;
 mod whoami;
 mod zones;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ use crate::answer::Answer;
 use crate::forward::{Canary, Stanza};
 use crate::log::LogRule;
 use crate::services::Entry;
-use crate::snapshot::ZoneId;
+use crate::snapshot::{Data, ZoneId};
 use crate::zone::Node;
 use crate::zone::trie::Spot;
 use autopath::Autopath;
@@ -242,18 +243,36 @@ impl Plan {
         }
     }
 
-    /// What is known of a query for a folded name by the label `view/name`: nothing without metadata for it.
-    pub(crate) fn view_name(&self, name: &[u8]) -> &str {
-        let has_metadata = self.metadata.as_ref().is_some_and(|zones| zones.contains(name));
-        let view = self.view.as_ref().filter(|_| has_metadata);
-        view.map_or("", |view| &*view.name)
+    /// There are metadata for a folded name.
+    pub(crate) fn has_metadata(&self, name: &[u8]) -> bool {
+        self.metadata.as_ref().is_some_and(|zones| zones.contains(name))
     }
 
-    /// What is known of a query by a label, before anybody has answered it.
-    pub(crate) fn metadata(&self, label: &str, client: &Client<'_>) -> &str {
-        match label {
-            view::NAME_LABEL => self.view_name(client.query.qname.to_buf().folded().as_bytes()),
-            _ => "",
+    /// Writes what is known of a query by a label before anybody has answered it; false where that is nothing. What does
+    /// not fit is an error.
+    pub(crate) fn metadata(
+        &self,
+        label: &str,
+        client: &Client<'_>,
+        data: &Data,
+        out: &mut dyn fmt::Write,
+    ) -> Result<bool, fmt::Error> {
+        let name = client.query.qname.to_buf().folded();
+        let name = name.as_bytes();
+        if !self.has_metadata(name) {
+            return Ok(false);
+        }
+        if let (view::NAME_LABEL, Some(view)) = (label, &self.view) {
+            out.write_str(&view.name)?;
+            return Ok(true);
+        }
+        let cluster = self.steps.iter().find_map(|step| match step {
+            Step::Kubernetes(step) => Some(step),
+            _ => None,
+        });
+        match (label.strip_prefix("kubernetes/"), cluster) {
+            (Some(label), Some(step)) => step.metadata(label, name, client.address(), data, out),
+            _ => Ok(false),
         }
     }
 

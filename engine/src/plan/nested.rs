@@ -35,7 +35,7 @@ pub(super) fn of<'z>(
     data: &Data,
 ) -> Option<Nested<'z>> {
     match step {
-        Step::Rewrite(rewrite) => rewritten(rewrite, plan, asked, client, port),
+        Step::Rewrite(rewrite) => rewritten(rewrite, plan, asked, client, port, data),
         Step::Autopath(autopath) => tries(autopath, asked, client, data),
         Step::Dns64(dns64) => {
             let is_for = dns64.is_for(!client.origin.peer.is_ipv4(), asked.rtype, asked.rclass);
@@ -51,6 +51,7 @@ fn rewritten<'z>(
     asked: &Asked<'_>,
     client: &Client<'_>,
     port: u16,
+    data: &Data,
 ) -> Option<Nested<'z>> {
     let question = Question {
         name: asked.name,
@@ -62,7 +63,12 @@ fn rewritten<'z>(
         client: client.origin.peer.to_socket_addr(),
         server: SocketAddr::new(local, port),
         is_stream: client.origin.is_stream(),
-        metadata: &|label, out| out.extend_from_slice(plan.metadata(label, client).as_bytes()),
+        metadata: &|label, out| {
+            let mut text = String::new();
+            // There is room for everything.
+            let _ = plan.metadata(label, client, data, &mut text);
+            out.extend_from_slice(text.as_bytes());
+        },
     };
     let mut room = Box::new((Rewritten::default(), Scratch::default()));
     let (done, scratch) = &mut *room;

@@ -4,7 +4,7 @@ use nodens_wire::{Name, Rtype};
 
 use super::Client;
 use super::view::Facts;
-use crate::snapshot::{Choice, Config, Listener, Route};
+use crate::snapshot::{Choice, Config, Data, Listener, Route};
 
 /// The server block that serves a folded name, and how many of the name's bytes stand in front of its zone. A question
 /// for DS belongs to the zone above the cut, where that is served too (RFC 4035 §3.1.4.1).
@@ -15,8 +15,9 @@ pub(crate) fn route(
     name: &[u8],
     rtype: Rtype,
     client: &Client<'_>,
+    data: &Data,
 ) -> Option<(usize, Route)> {
-    let choose = |from| choose(config, listener, name, from, rtype, client);
+    let choose = |from| choose(config, listener, name, from, rtype, client, data);
     let (at, choice) = listener.routes.find(name)?;
     let found = match choice {
         Choice::Block(route) => (at, *route),
@@ -39,6 +40,7 @@ fn choose(
     mut from: usize,
     rtype: Rtype,
     client: &Client<'_>,
+    data: &Data,
 ) -> Option<(usize, Route)> {
     loop {
         let (at, choice) = listener.routes.find_from(name, from)?;
@@ -49,14 +51,14 @@ fn choose(
         let holds = |route: &&Route| {
             let plan = &config.plans[route.plan as usize];
             let Some(view) = &plan.view else { return true };
-            let view_name = plan.view_name(name);
             Name::from_wire(name).is_ok_and(|name| {
                 view.holds(&Facts {
                     name,
                     rtype,
                     client,
                     port,
-                    view_name,
+                    plan: Some(plan),
+                    data,
                 })
             })
         };

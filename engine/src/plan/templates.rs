@@ -10,6 +10,7 @@ use super::view::{self, Known, holds_all};
 use super::{Client, Counted, Flow, Plan, StepName, Visit, ZoneMap, falls_through_names};
 use crate::answer::{Answer, Bytes, Owner, Pending, Pick, Purpose, Reason};
 use crate::captures::Scratch;
+use crate::snapshot::Data;
 use crate::stats::ByQuestion;
 
 /// A record that a template wrote, as text, and then read.
@@ -82,7 +83,8 @@ pub(super) fn enter<'z>(step: &'z Templates, plan: &Plan, visit: &mut Visit<'_, 
             rtype: asked.rtype,
             client: visit.client,
             port: visit.port,
-            view_name: plan.metadata(view::NAME_LABEL, visit.client),
+            plan: Some(plan),
+            data: visit.data,
         };
         let holds = holds_all(&stanza.conditions, &facts);
         let matched = stanza.patterns.iter().filter(|_| holds).find_map(|pattern| {
@@ -134,6 +136,7 @@ pub(super) fn enter<'z>(step: &'z Templates, plan: &Plan, visit: &mut Visit<'_, 
                 .map(|(name, expression)| (&**name, expression.value(&facts)))
                 .collect(),
             plan,
+            data: visit.data,
         };
         if let Err(Failed { section, template, why }) = filled.records(step, stanza, asked.name, visit.client, answer) {
             if visit.is_first()
@@ -199,6 +202,7 @@ struct Filled<'a> {
     group_names: &'a [Option<&'a str>],
     variables: Vec<(&'a str, Option<Known>)>,
     plan: &'a Plan,
+    data: &'a Data,
 }
 
 /// A record that could not be written.
@@ -240,7 +244,12 @@ impl Filled<'_> {
             asked_name: &asked_name,
             asked_type: client.query.rtype,
             asked_class: client.query.rclass,
-            metadata: &|label| self.plan.metadata(label, client).to_owned(),
+            metadata: &|label| {
+                let mut text = String::new();
+                // There is room for everything.
+                let _ = self.plan.metadata(label, client, self.data, &mut text);
+                text
+            },
         };
         for (section, template) in stanza.records() {
             let pick = one(step, template, &facts, asked, answer);

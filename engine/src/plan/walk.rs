@@ -478,6 +478,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             folded.as_bytes(),
             wanted.rtype,
             &self.client,
+            self.now.data,
         );
         match found.map(|(_, route)| (&self.now.config.plans[route.plan as usize], route.series)) {
             Some((plan, series)) if !plan.is_empty() => {

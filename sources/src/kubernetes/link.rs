@@ -3,6 +3,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,8 @@ use crate::tls::{Tls, TlsError};
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
+/// Bytes of a kubeconfig, a token, a certificate or a key.
+pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// For a TCP connection and its TLS handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(3);
 
@@ -92,10 +95,20 @@ pub trait World {
 }
 
 /// The machine.
-struct Machine;
+#[derive(Clone, Copy, Debug)]
+pub struct Machine;
 
 impl World for Machine {
     fn read(&self, file: &Path) -> io::Result<Vec<u8>> {
+        let metadata = std::fs::metadata(file)?;
+        // Opening a pipe would wait for whoever writes into it.
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        if metadata.len() > FILE_BYTES_MAX {
+            let text = format!("the file is larger than {FILE_BYTES_MAX} bytes");
+            return Err(io::Error::other(text));
+        }
         std::fs::read(file)
     }
 
@@ -121,9 +134,38 @@ pub(super) struct Link {
 }
 
 struct Made {
-    /// Of all that it was made of.
+    /// Of all that it was made of,
     from: u64,
+    /// and the files that this stands in, as they were.
+    files: Vec<(PathBuf, Option<Stamp>)>,
     client: Client,
+}
+
+/// By what a file is seen to have changed, without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    len: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(file: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(file).ok()?;
+        Some(Self {
+            file: (metadata.dev(), metadata.ino()),
+            len: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+}
+
+/// What a client is made of.
+struct Ingredients {
+    /// The hash of it all.
+    from: u64,
+    files: Vec<(PathBuf, Option<Stamp>)>,
+    config: Config,
 }
 
 impl Link {
@@ -139,8 +181,13 @@ impl Link {
     /// The client; another one than before when a file has changed.
     pub(super) async fn client(&self) -> Result<Client, Unusable> {
         let mut made = self.made.lock().await;
-        let (from, config) = Found::new(&Machine).config(&self.server)?;
-        if let Some(made) = made.as_ref().filter(|made| made.from == from) {
+        let is_new = |(file, stamp): &(PathBuf, Option<Stamp>)| Stamp::of(file) != *stamp;
+        if let Some(made) = made.as_ref().filter(|made| !made.files.iter().any(is_new)) {
+            return Ok(made.client.clone());
+        }
+        let Ingredients { from, files, config } = Found::new(&Machine).config(&self.server)?;
+        if let Some(made) = made.as_mut().filter(|made| made.from == from) {
+            made.files = files;
             return Ok(made.client.clone());
         }
         let authority = config.cluster_url.authority();
@@ -153,6 +200,7 @@ impl Link {
         let client = builder.with_layer(&layer).build();
         *made = Some(Made {
             from,
+            files,
             client: client.clone(),
         });
         Ok(client)
@@ -168,6 +216,7 @@ impl Link {
 struct Found<'w> {
     world: &'w dyn World,
     hasher: DefaultHasher,
+    files: Vec<(PathBuf, Option<Stamp>)>,
 }
 
 impl<'w> Found<'w> {
@@ -175,10 +224,11 @@ impl<'w> Found<'w> {
         Self {
             world,
             hasher: DefaultHasher::new(),
+            files: Vec::new(),
         }
     }
 
-    fn config(mut self, server: &Server) -> Result<(u64, Config), Unusable> {
+    fn config(mut self, server: &Server) -> Result<Ingredients, Unusable> {
         let mut config = match server {
             Server::InCluster => self.in_cluster(Path::new(ACCOUNT)),
             Server::Endpoint { url, tls } => self.endpoint(url, tls.as_ref()),
@@ -192,7 +242,11 @@ impl<'w> Found<'w> {
         if let Ok(agent) = HeaderValue::from_str(&agent) {
             config.headers.push((USER_AGENT, agent));
         }
-        Ok((self.hasher.finish(), config))
+        Ok(Ingredients {
+            from: self.hasher.finish(),
+            files: self.files,
+            config,
+        })
     }
 
     fn in_cluster(&mut self, account: &Path) -> Result<Config, Unusable> {
@@ -218,6 +272,8 @@ impl<'w> Found<'w> {
         let mut config = Config::new(uri(&url)?);
         if let Some(TlsFiles { cert, key, ca }) = tls {
             let files = [cert.clone(), key.clone(), ca.clone()];
+            self.files
+                .extend(files.iter().map(|file| (file.clone(), Stamp::of(file))));
             let mut loaded = Tls::load(&files, |file| self.world.read(file));
             if let Err(errors) = &mut loaded {
                 errors.truncate(1);
@@ -302,6 +358,8 @@ impl<'w> Found<'w> {
     }
 
     fn read(&mut self, file: &Path) -> Result<Vec<u8>, Unusable> {
+        // Before it is read: what changes meanwhile is seen the next time.
+        self.files.push((file.to_owned(), Stamp::of(file)));
         let bytes = self.world.read(file).map_err(|error| Unusable::Unreadable {
             file: file.to_owned(),
             error,

@@ -36,7 +36,8 @@ impl Memory {
     }
 
     fn config(&self, server: &Server) -> Result<(u64, Config), String> {
-        Found::new(self).config(server).map_err(|error| error.to_string())
+        let Ingredients { from, config, .. } = Found::new(self).config(server).map_err(|error| error.to_string())?;
+        Ok((from, config))
     }
 
     fn from(&self, server: &Server) -> u64 {
@@ -184,6 +185,69 @@ fn a_file_that_changes_makes_another_client() {
     assert_ne!(before, after);
     let renewed = rotated.file(account.join("ca.crt"), &certificate().0);
     assert_ne!(after, renewed.from(&Server::InCluster));
+}
+
+#[tokio::test]
+async fn files_are_read_again_when_they_have_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let [cert, key, ca] = ["cert", "key", "ca"].map(|name| folder.path().join(name));
+    let (certificate, own_key) = certificate();
+    for (file, text) in [(&cert, &certificate), (&key, &own_key), (&ca, &certificate)] {
+        std::fs::write(file, text).unwrap();
+    }
+    let link = Link {
+        server: Server::Endpoint {
+            url: "https://a.test".to_owned(),
+            tls: Some(TlsFiles {
+                cert,
+                key: key.clone(),
+                ca: ca.clone(),
+            }),
+        },
+        turns: Turns::new(&Default::default()),
+        status: Arc::default(),
+        made: Mutex::new(None),
+    };
+    link.client().await.unwrap();
+    let from = || async {
+        link.made
+            .lock()
+            .await
+            .as_ref()
+            .map(|made| (made.from, made.files.len()))
+    };
+    let before = from().await.unwrap();
+    assert_eq!(before.1, 3);
+    // Another file with the same text is the same client, and is not read a third time.
+    std::fs::write(&ca, &certificate).unwrap();
+    link.client().await.unwrap();
+    assert_eq!(from().await.unwrap(), before);
+    let both = format!("{certificate}{}", self::certificate().0);
+    std::fs::write(&ca, both).unwrap();
+    link.client().await.unwrap();
+    assert_ne!(from().await.unwrap().0, before.0);
+    std::fs::remove_file(&key).unwrap();
+    assert!(link.client().await.is_err());
+}
+
+#[test]
+fn a_file_is_read_up_to_so_many_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("kubeconfig");
+    std::fs::File::create(&file).unwrap().set_len(FILE_BYTES_MAX).unwrap();
+    assert_eq!(Machine.read(&file).unwrap().len() as u64, FILE_BYTES_MAX);
+    std::fs::File::create(&file)
+        .unwrap()
+        .set_len(FILE_BYTES_MAX + 1)
+        .unwrap();
+    assert!(Machine.read(&file).unwrap_err().to_string().contains("larger than"));
+    assert!(
+        Machine
+            .read(folder.path())
+            .unwrap_err()
+            .to_string()
+            .contains("no regular file")
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use kind::Kind;
-pub use link::{Unusable, World, check};
+pub use link::{FILE_BYTES_MAX, Machine, Unusable, World, check};
 pub use objects::{Change, Endpoint, EndpointAddress, External, Message, ObjectKey, Port, Service, ServiceKind, Slice};
 pub use run::run;
 pub use status::{Histogram, PROGRAMMING_BOUNDS, Programmed, REQUEST_BOUNDS, Requests, Standing, Status};

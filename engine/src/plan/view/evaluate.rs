@@ -7,12 +7,15 @@ use std::ops::Range;
 
 use arrayvec::ArrayString;
 
-use super::{Arithmetic, Comparison, Condition, Facts, NAME_LABEL, Number, Text, Value};
+use super::{Arithmetic, Comparison, Condition, Facts, Number, Text, Value};
 use crate::plan::Cidr;
 
 /// Bytes of all texts that one condition makes, at most. A name has a thousand when each byte of it is written as a
 /// number.
 pub(super) const TEXT_BYTES_MAX: usize = 4096;
+
+/// Bytes of a label of metadata; nothing is known by a longer one.
+const LABEL_BYTES_MAX: usize = 64;
 
 /// One condition and one question.
 pub(super) struct Evaluation<'a> {
@@ -179,8 +182,12 @@ impl<'a> Evaluation<'a> {
             Text::ServerPort => self.make(facts.port),
             Text::Metadata(label) => {
                 let label = self.text(label)?;
-                let is_name = self.shown(&label) == NAME_LABEL;
-                Some(Piece::Known(if is_name { facts.view_name } else { "" }))
+                let label = ArrayString::<LABEL_BYTES_MAX>::from(self.shown(&label)).unwrap_or_default();
+                let start = self.made.len();
+                if let Some(plan) = facts.plan {
+                    plan.metadata(&label, facts.client, facts.data, &mut self.made).ok()?;
+                }
+                Some(Piece::Made(start..self.made.len()))
             }
             Text::Lower(text) => self.changed(text, str::make_ascii_lowercase),
             Text::Upper(text) => self.changed(text, str::make_ascii_uppercase),

@@ -10,8 +10,9 @@ use std::net::IpAddr;
 
 use nodens_wire::{Name, Rtype};
 
-use super::Client;
+use super::{Client, Plan};
 use crate::pattern::Pattern;
+use crate::snapshot::Data;
 use evaluate::Evaluation;
 
 /// The `view` of a server block.
@@ -51,8 +52,10 @@ pub(crate) struct Facts<'a> {
     pub(crate) client: &'a Client<'a>,
     /// The port of the listener.
     pub(crate) port: u16,
-    /// The value of `view/name`: empty without metadata.
-    pub(crate) view_name: &'a str,
+    /// The block, which knows metadata,
+    pub(crate) plan: Option<&'a Plan>,
+    /// and what they are about.
+    pub(crate) data: &'a Data,
 }
 
 impl Facts<'_> {
