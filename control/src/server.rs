@@ -108,6 +108,7 @@ impl Server {
             build: build(),
             workers: crew.stats.clone(),
             ports: crew.ports.clone(),
+            published: Arc::clone(&published),
             ..admin::Metrics::default()
         };
         let means = Means {

@@ -31,7 +31,12 @@ impl Data {
         self.zones.get(id.0 as usize)?.as_deref()
     }
 
-    /// The same, to be kept beyond a batch.
+    /// All that are there.
+    pub fn zones(&self) -> impl Iterator<Item = &Zone> {
+        self.zones.iter().filter_map(Option::as_deref)
+    }
+
+    /// One of them, to be kept beyond a batch.
     #[must_use]
     pub fn shared(&self, id: ZoneId) -> Option<&Arc<Zone>> {
         self.zones.get(id.0 as usize)?.as_ref()

@@ -92,8 +92,13 @@ pub(super) fn look_up<'z>(servers: u64, visit: &mut Visit<'_, 'z>, answer: &mut 
                 Kind::Success => count(|series| series.cache.hits[0].add(1)),
                 Kind::Denial => count(|series| series.cache.hits[1].add(1)),
             }
-            if hit.is_stale {
-                count(|series| series.cache.stale.add(1));
+            // Whoever waited for something newer came by before, and gets the old answer now.
+            let is_late = visit.told.mode == Mode::Late;
+            if hit.is_stale
+                && (is_late || visit.is_first())
+                && let Some(series) = visit.stats.series.get(visit.asked.series as usize)
+            {
+                series.cache.stale.add(1);
             }
             if let Some(hits) = hit.hits {
                 slab.count_hit(hash, &key, found.kind, hits, now);

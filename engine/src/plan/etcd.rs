@@ -7,9 +7,9 @@ use crate::zone::Zone;
 
 pub(super) fn enter<'z>(source: &Source, plan: &Plan, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     if source.stubs.is_some()
-        && let Some(stanza) = stub::stanza(source, visit)
+        && let Some(servers) = stub::servers(source, visit)
     {
-        return stub::enter(stanza, plan, visit, answer);
+        return stub::enter(servers, plan, visit, answer);
     }
     let Some((at, zone)) = visit.zone(&source.zones, |zone| *zone) else {
         return Flow::Next;

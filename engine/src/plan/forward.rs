@@ -39,18 +39,7 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
         if cache::look_up(0, visit, answer) == Flow::Kept {
             return Flow::Kept;
         }
-        let flags = visit.client.query.flags;
         let ask = Ask {
-            // RFC 6840 §5.7: what is kept is to say whether signatures were checked.
-            flags: if visit.merge.is_some() {
-                flags.with_ad(true)
-            } else {
-                flags
-            },
-            options: visit.options.into(),
-            // What is said to one client's network is not for others (RFC 7871 §7.3).
-            merge: visit.merge.filter(|_| visit.options.is_empty()),
-            patience: visit.patience,
             canary: visit.canary.cloned(),
             ..visit.asks(stanza, plan)
         };

@@ -1,13 +1,11 @@
 //! The `stubzones` of `etcd`: zones whose servers stand in etcd.
 
-use std::sync::Arc;
-
 use nodens_wire::{Rcode, edns};
 
-use super::{Flow, Plan, Source, StepName, Visit};
+use super::{Flow, Plan, Source, StepName, Visit, cache};
 use crate::answer::{Answer, Reason};
-use crate::forward::Stanza;
 use crate::reply::Reply;
+use crate::services::Servers;
 use crate::waiting::{Ask, Said};
 use crate::zone::Zone;
 
@@ -22,7 +20,7 @@ const MARKER: [u8; 5] = [
 const STUBBED: [u8; 1] = [1];
 
 /// The servers of the stub zone that holds the name.
-pub(super) fn stanza<'z>(source: &Source, visit: &Visit<'_, 'z>) -> Option<&'z Arc<Stanza>> {
+pub(super) fn servers<'z>(source: &Source, visit: &Visit<'_, 'z>) -> Option<&'z Servers> {
     let Some(Zone::Services(tree)) = visit.data.zone(source.stubs?) else {
         return None;
     };
@@ -30,24 +28,34 @@ pub(super) fn stanza<'z>(source: &Source, visit: &Visit<'_, 'z>) -> Option<&'z A
 }
 
 #[inline(never)]
-pub(super) fn enter(stanza: &Arc<Stanza>, plan: &Plan, visit: &mut Visit<'_, '_>, answer: &mut Answer<'_>) -> Flow {
-    answer.by = Some(StepName::Etcd);
+pub(super) fn enter<'z>(servers: &Servers, plan: &Plan, visit: &mut Visit<'_, 'z>, answer: &mut Answer<'z>) -> Flow {
     let query = visit.client.query;
     let marked = query.opt.as_ref().and_then(|opt| opt.option(edns::STUB));
     if marked == Some(&STUBBED[..]) {
+        answer.by = Some(StepName::Etcd);
         answer.rcode = Rcode::REFUSED;
         answer.reason = Some(Reason::StubCycle);
         return Flow::Answered;
     }
-    // Whose servers they are may change at any time, so nothing is kept.
+    // The keys may name others at any time: what these have said is not for the questions to those.
+    if cache::look_up(servers.number, visit, answer) == Flow::Kept {
+        return Flow::Kept;
+    }
     let ask = Ask {
         options: [visit.options, &MARKER].concat().into(),
-        ..visit.asks(stanza, plan)
+        ..visit.asks(&servers.stanza, plan)
     };
-    match visit.ask(ask) {
-        None => return Flow::Waits,
-        Some(Said::Reply { bytes, .. }) => Reply::new(bytes).answer(|ttl| ttl, answer),
-        Some(Said::Failed(failed)) => answer.fail(failed),
+    let Some(said) = visit.ask(ask) else {
+        return Flow::Waits;
+    };
+    answer.by = Some(StepName::Etcd);
+    match said {
+        Said::Reply { bytes, from } => {
+            answer.rclass = visit.asked.rclass;
+            answer.extras.is_shared = from.is_none();
+            Reply::new(bytes).answer(|ttl| ttl, answer);
+        }
+        Said::Failed(failed) => answer.fail(failed),
     }
     Flow::Answered
 }

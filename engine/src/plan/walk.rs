@@ -130,14 +130,25 @@ impl<'a, 'z> Visit<'a, 'z> {
         self.told.is_nothing()
     }
 
-    /// What a stanza is asked where this question is passed on to it.
+    /// What a stanza is asked where this question is passed on to it, and the cache has been looked at.
     pub(super) fn asks(&self, stanza: &Arc<Stanza>, plan: &Plan) -> Ask {
         let Asked {
             name, rtype, rclass, ..
         } = *self.asked;
-        let mut ask = self.client.asks(stanza, name.to_buf(), rtype, rclass);
-        ask.udp_size = ask.udp_size.min(plan.udp_size.unwrap_or(u16::MAX));
-        ask
+        let ask = self.client.asks(stanza, name.to_buf(), rtype, rclass);
+        Ask {
+            // RFC 6840 §5.7: what is kept is to say whether signatures were checked.
+            flags: match self.merge {
+                Some(_) => ask.flags.with_ad(true),
+                None => ask.flags,
+            },
+            udp_size: ask.udp_size.min(plan.udp_size.unwrap_or(u16::MAX)),
+            options: self.options.into(),
+            // What is said to one client's network is not for others (RFC 7871 §7.3).
+            merge: self.merge.filter(|_| self.options.is_empty()),
+            patience: self.patience,
+            ..ask
+        }
     }
 
     /// What another server said; nothing where it has not been asked yet: then the step says [`Flow::Waits`].

@@ -32,7 +32,16 @@ const PORT: u16 = 53;
 
 /// Stub zones, each with its servers.
 #[derive(Debug)]
-pub(crate) struct Stubs(ZoneMap<Arc<Stanza>>);
+pub(crate) struct Stubs(ZoneMap<Arc<Servers>>);
+
+/// The servers of a stub zone.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    /// Who they are.
+    pub(crate) stanza: Arc<Stanza>,
+    /// Tells what the cache keeps of them from what it keeps of others: the same addresses, the same number.
+    pub(crate) number: u64,
+}
 
 /// Whether such a key can be one of a stub zone's.
 pub(super) fn is_for(key: &[u8]) -> bool {
@@ -60,19 +69,26 @@ impl Stubs {
         let mut stubs = ZoneMap::new(hash.clone());
         for (zone, servers) in found {
             let known = before.and_then(|before| before.0.exact(zone.as_bytes()));
-            let known = known.filter(|stanza| addresses(stanza).eq(servers.iter().copied()));
-            stubs.entry(&zone, || known.map_or_else(|| stanza(&servers), Arc::clone));
+            let known = known.filter(|known| addresses(&known.stanza).eq(servers.iter().copied()));
+            stubs.entry(&zone, || {
+                known.map_or_else(|| Arc::new(Servers::new(&servers, hash)), Arc::clone)
+            });
         }
         Some(Arc::new(Self(stubs)))
     }
 
+    /// All of them.
+    pub(super) fn stanzas(&self) -> impl Iterator<Item = &Stanza> {
+        self.0.iter().map(|(_, servers)| &*servers.stanza)
+    }
+
     /// The servers of the longest stub zone that holds a folded name; the zones in `own` are none.
-    pub(crate) fn find<T>(&self, name: &[u8], own: &ZoneMap<T>) -> Option<&Arc<Stanza>> {
+    pub(crate) fn find<T>(&self, name: &[u8], own: &ZoneMap<T>) -> Option<&Servers> {
         let mut from = 0;
         loop {
-            let (at, stanza) = self.0.find_from(name, from)?;
+            let (at, servers) = self.0.find_from(name, from)?;
             if own.exact(&name[at..]).is_none() {
-                return Some(stanza);
+                return Some(servers);
             }
             // A stub zone is never the root.
             from = at + 1 + usize::from(name[at]);
@@ -80,12 +96,16 @@ impl Stubs {
     }
 }
 
-fn stanza(servers: &[SocketAddr]) -> Arc<Stanza> {
-    let upstream = |&server| Arc::new(Upstream::new(server, Transport::Plain));
-    Arc::new(Stanza::new(Settings::new(
-        NameBuf::root(),
-        servers.iter().map(upstream).collect(),
-    )))
+impl Servers {
+    fn new(addresses: &[SocketAddr], hash: &NameHash) -> Self {
+        let upstream = |&server| Arc::new(Upstream::new(server, Transport::Plain));
+        let upstreams = addresses.iter().map(upstream).collect();
+        let text: String = addresses.iter().map(|address| format!("{address} ")).collect();
+        Self {
+            stanza: Arc::new(Stanza::new(Settings::new(NameBuf::root(), upstreams))),
+            number: hash.of(text.as_bytes()),
+        }
+    }
 }
 
 fn addresses(stanza: &Stanza) -> impl Iterator<Item = SocketAddr> {
@@ -163,13 +183,13 @@ mod tests {
             zones.entry(&NameBuf::from_text(zone).unwrap(), || ());
         }
         let name = NameBuf::from_text(name).unwrap();
-        let stanza = tree
+        let servers = tree
             .stubs
             .as_ref()
             .and_then(|stubs| stubs.find(name.as_bytes(), &zones));
-        let found: Vec<_> = stanza
+        let found: Vec<_> = servers
             .into_iter()
-            .flat_map(|stanza| addresses(stanza))
+            .flat_map(|servers| addresses(&servers.stanza))
             .map(|address| address.to_string())
             .collect();
         assert_eq!(found, expected, "{name}");
@@ -209,6 +229,7 @@ mod tests {
         let of = |tree: &ServiceTree, zone: &[u8]| Arc::clone(tree.stubs.as_ref().unwrap().0.exact(zone).unwrap());
         assert!(Arc::ptr_eq(&of(&tree, b"\x01a\0"), &of(&more, b"\x01a\0")));
         assert!(!Arc::ptr_eq(&of(&tree, b"\x01b\0"), &of(&more, b"\x01b\0")));
+        assert_ne!(of(&tree, b"\x01b\0").number, of(&more, b"\x01b\0").number);
         let mut editor = tree.edit();
         assert!(editor.remove(b"dns/stub/a/x") && editor.remove(b"dns/stub/b/x"));
         assert!(editor.finish(2).stubs.is_none());
@@ -229,6 +250,9 @@ mod tests {
         let tree = put(&empty(), &all);
         let stubs = &tree.stubs.as_ref().unwrap().0;
         assert_eq!(stubs.iter().count(), STUB_ZONES_MAX);
-        assert_eq!(addresses(stubs.exact(b"\x01a\0").unwrap()).count(), STUB_SERVERS_MAX);
+        assert_eq!(
+            addresses(&stubs.exact(b"\x01a\0").unwrap().stanza).count(),
+            STUB_SERVERS_MAX
+        );
     }
 }

@@ -19,6 +19,7 @@ use super::component;
 use super::render::{self, Lone};
 use super::service::Service;
 use super::stubs::{self, Stubs};
+use crate::forward::Stanza;
 use crate::zone::keys::Keys;
 use crate::zone::small::Small;
 use crate::zone::soa::{Soa, next_serial};
@@ -142,6 +143,11 @@ impl ServiceTree {
     #[must_use]
     pub fn names_len(&self) -> usize {
         self.names.len()
+    }
+
+    /// Whom it has questions for stub zones sent to.
+    pub fn stub_stanzas(&self) -> impl Iterator<Item = &Stanza> {
+        self.stubs.iter().flat_map(|stubs| stubs.stanzas())
     }
 
     /// The entry of a name; its hash is that of `labels`, which are folded and relative to the apex.

@@ -17,6 +17,7 @@ use axum::routing::any;
 use nodens_engine::cache::Cache;
 use nodens_engine::forward::Stanza;
 use nodens_engine::io::{CounterValues, Counters, ListenerId};
+use nodens_engine::snapshot::Published;
 use nodens_engine::stats::{Series, WorkerStats};
 use nodens_sources::etcd::Status;
 use nodens_sources::kubernetes as source;
@@ -60,6 +61,8 @@ pub struct Metrics {
     pub ports: Vec<Arc<Counters>>,
     /// What comes from the configuration in use.
     pub shown: ArcSwap<Shown>,
+    /// The data that they answer from.
+    pub published: Arc<Published>,
     /// The hosts files.
     pub hosts: Arc<HostsMetrics>,
     /// Of requests to our own `/health`.

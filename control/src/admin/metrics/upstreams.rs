@@ -1,9 +1,11 @@
-//! What is counted of the servers that `forward` and `proxy` ask, under today's names and under those of dashboards.
+//! What is counted of the servers that `forward` and `proxy` ask, and those of stub zones, under today's names and under those of dashboards.
 
 use std::collections::BTreeMap;
 
 use nodens_engine::forward::{Proto, Upstream};
+use nodens_engine::snapshot::Data;
 use nodens_engine::stats::{RCODES, TIME_BOUNDS};
+use nodens_engine::zone::Zone;
 use nodens_wire::Rcode;
 
 use super::super::text::{Kind, Page};
@@ -63,7 +65,8 @@ pub(super) fn all(metrics: &Metrics, shown: &Shown, page: &mut Page) {
         "Replies of upstreams that came when nobody waited any more.",
         |worker| worker.forward.late.get(),
     );
-    let asked = asked(shown);
+    let (_, data) = metrics.published.load();
+    let asked = asked(shown, &data);
     for naming in [Naming::Today, Naming::Dashboards] {
         durations(&asked, naming, page);
         probes(&asked, naming, page);
@@ -72,9 +75,18 @@ pub(super) fn all(metrics: &Metrics, shown: &Shown, page: &mut Page) {
     requests(&asked, page);
 }
 
-fn asked(shown: &Shown) -> Vec<Asked> {
+fn asked(shown: &Shown, data: &Data) -> Vec<Asked> {
     let mut by_address: BTreeMap<String, Asked> = BTreeMap::new();
-    let upstreams = shown.stanzas.iter().flat_map(|stanza| &stanza.settings().upstreams);
+    let of_stub_zones = data.zones().filter_map(|zone| match zone {
+        Zone::Services(tree) => Some(tree.stub_stanzas()),
+        _ => None,
+    });
+    let stanzas = shown
+        .stanzas
+        .iter()
+        .map(|stanza| &**stanza)
+        .chain(of_stub_zones.flatten());
+    let upstreams = stanzas.flat_map(|stanza| &stanza.settings().upstreams);
     for upstream in upstreams {
         let to = upstream.address().to_string();
         let own = by_address.entry(to.clone()).or_insert_with(|| Asked {
