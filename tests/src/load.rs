@@ -27,6 +27,8 @@ pub struct Asked {
     pub rcode: u8,
     /// It holds the address of that name, as an [`Upstream`](crate::upstream::Upstream) gives it.
     pub is_right: bool,
+    /// TC: there is more than it holds.
+    pub is_cut: bool,
     /// Its extended error (RFC 8914).
     pub error: Option<u16>,
 }
@@ -71,6 +73,7 @@ impl Load {
                     took: None,
                     rcode: 0,
                     is_right: false,
+                    is_cut: false,
                     error: None,
                 });
                 open += 1;
@@ -150,6 +153,7 @@ fn question(id: u16, name: &str) -> Vec<u8> {
 
 fn read(message: &Message<'_>, asked: &mut Asked) {
     asked.rcode = message.header.flags().rcode().0 as u8;
+    asked.is_cut = message.header.flags().tc();
     let address = message.question.map(|asked| address_of(asked.name.as_bytes()).octets());
     let mut records = message.records().flatten();
     asked.is_right =
