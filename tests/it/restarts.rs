@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, sleep};
 use std::time::Duration;
 
+use nodens_tests::load;
 use nodens_tests::nodens::Nodens;
 use nodens_tests::process::signal_named;
 use nodens_tests::served::{framed, packet};
+use nodens_tests::upstream::{Mood, Upstream};
 
 const QUESTION: &str = "www.cedar.example. A";
 /// Clients of each transport; each asks again as soon as it has its answer.
@@ -211,4 +213,56 @@ fn take_overs_lose_nothing_over_a_ring() {
 #[test]
 fn take_overs_lose_nothing_over_calls() {
     take_overs("mmsg");
+}
+
+/// Questions wait for an upstream that says nothing, and come to the other one when its time is over. Meanwhile something happens.
+fn none_that_waits_is_lost(happens: impl FnOnce(&mut Nodens, &str)) {
+    let [silent, other] = [Mood::Silent, Mood::Answers].map(|mood| {
+        let upstream = Upstream::start(60);
+        upstream.set_mood(mood);
+        upstream
+    });
+    let corefile = format!(
+        ".:{{PORT}} {{\n    bind 127.0.0.1\n    cache\n    forward . {} {} {{\n        policy sequential\n        read_timeout 800ms\n    }}\n}}\n",
+        silent.address(),
+        other.address()
+    );
+    let mut server = Nodens::start(&corefile);
+    let address = server.address("PORT");
+    let load = load::Load {
+        rate: 1000,
+        time: Duration::from_millis(200),
+    };
+    let asked = thread::scope(|scope| {
+        let asked = scope.spawn(|| load.ask(address, |number| format!("n{number}.cedar.example.")));
+        sleep(Duration::from_millis(400));
+        happens(&mut server, &corefile);
+        asked.join().unwrap()
+    });
+    let lost: Vec<_> = asked.iter().filter(|asked| !asked.is_answered()).collect();
+    assert!(lost.is_empty(), "{} of {}: {:?}", lost.len(), asked.len(), lost[0]);
+    assert!(silent.seen() > 0, "it was asked first");
+}
+
+#[test]
+fn what_waits_for_an_upstream_outlives_a_reload() {
+    none_that_waits_is_lost(|server, corefile| {
+        // The same upstreams, and more beside them.
+        let next = corefile.replace("    cache\n", "    cache\n    hosts {\n        fallthrough\n    }\n");
+        server.write("Corefile", &next);
+        server.process().signal(signal_named("USR1").unwrap()).unwrap();
+    });
+}
+
+#[test]
+fn what_waits_for_an_upstream_outlives_a_reload_without_it() {
+    none_that_waits_is_lost(|server, corefile| {
+        server.write("Corefile", &corefile.replace("policy sequential", "policy round_robin"));
+        server.process().signal(signal_named("USR1").unwrap()).unwrap();
+    });
+}
+
+#[test]
+fn what_waits_for_an_upstream_is_answered_before_the_end() {
+    none_that_waits_is_lost(|server, _| server.process().signal(signal_named("TERM").unwrap()).unwrap());
 }
