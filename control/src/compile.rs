@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::task::Waker;
 
 use nodens_engine::forward::Stanza;
 use nodens_engine::io::{ListenerId, Transport};
@@ -11,8 +10,8 @@ use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::rewrite::Rewrite;
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
-    Auto, Cache, Clients, Copied, Forward, Hosts, LoadBalance, Local, Plan, Secondary, Source, Step, Templates,
-    Transfer, ZoneMap,
+    Auto, Cache, Catalog, Clients, Copied, Forward, Hosts, LoadBalance, Local, Plan, Primaries, Secondary, Source,
+    Step, Templates, Transfer, ZoneMap,
 };
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::stream::StreamLimits;
@@ -32,6 +31,7 @@ use crate::corefile::{Diagnostic, Span};
 use crate::forward::StanzaKey;
 use crate::kubernetes::{self, ClusterSource};
 use crate::loops::Probed;
+use crate::members::MemberSettings;
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
 use crate::plugins;
@@ -595,6 +595,7 @@ impl Compiler<'_> {
 
     fn secondary(&mut self, block: &ServerBlock) -> Secondary {
         let mut zones = self.map();
+        let mut catalogs = Vec::new();
         for stanza in &block.secondary {
             for zone in &stanza.zones {
                 if zones.exact(zone.as_bytes()).is_some() {
@@ -605,27 +606,35 @@ impl Compiler<'_> {
                     primaries: stanza.primaries.clone(),
                 };
                 let notify = Notify::of(&block.transfer, zone);
-                let id = self
-                    .numbers
-                    .zones(SourceKey::Secondary(settings.clone(), notify.clone()), 1)[0];
+                let member_settings = MemberSettings::of(block, stanza);
+                let key = SourceKey::Secondary(settings.clone(), notify.clone(), member_settings.clone());
+                let ids = self.numbers.zones(key, 1 + usize::from(member_settings.is_some()));
                 let source = SecondarySource {
-                    id,
+                    id: ids[0],
                     settings,
-                    notified: self.numbers.notified(id),
+                    notified: self.numbers.notified(ids[0]),
                     notify,
+                    members: ids.get(1).copied().zip(member_settings),
+                };
+                let primaries = || Primaries {
+                    addresses: stanza.primaries.iter().map(SocketAddr::ip).collect(),
+                    notified: Arc::clone(&source.notified) as _,
                 };
                 zones.entry(zone, || Copied {
                     data: source.id,
-                    primaries: stanza.primaries.iter().map(SocketAddr::ip).collect(),
-                    notified: Waker::from(Arc::clone(&source.notified)),
-                    strangers: Arc::clone(&source.notified) as _,
+                    primaries: primaries(),
                 });
+                catalogs.extend(source.members.iter().map(|&(members, _)| Catalog {
+                    members,
+                    primaries: primaries(),
+                }));
                 self.out.secondary.push(source);
             }
         }
         let fallthrough = block.secondary.first().and_then(|stanza| stanza.fallthrough.as_deref());
         Secondary {
             zones,
+            catalogs: catalogs.into(),
             fallthrough: fallthrough.map(|zones| self.set(zones)),
         }
     }

@@ -263,20 +263,18 @@ impl HostsFile {
         self.stamp = Stamp::of(file);
         if self.stamp.is_none() {
             warn(&format!("plugin/hosts: File does not exist: {}", shown(file).display()));
+            return self.zone_of(&[], warn);
         }
-        self.read(warn)
+        let text = read(file, FILE_BYTES_MAX).unwrap_or_else(|error| {
+            warn(&format!("plugin/hosts: {}: {error}", file.display()));
+            Vec::new()
+        });
+        self.zone_of(&text, warn)
     }
 
     /// The zone, and how many entries it has. What is odd about the file is told to `warn`.
-    fn read(&self, warn: &mut dyn FnMut(&str)) -> (RecordZone, usize) {
+    fn zone_of(&self, text: &[u8], warn: &mut dyn FnMut(&str)) -> (RecordZone, usize) {
         let settings = &self.source.settings;
-        let text = match self.stamp {
-            Some(_) => read(&settings.file, FILE_BYTES_MAX).unwrap_or_else(|error| {
-                warn(&format!("plugin/hosts: {}: {error}", settings.file.display()));
-                Vec::new()
-            }),
-            None => Vec::new(),
-        };
         let place = settings.file.display();
         let mut left_out = 0;
         let bad = |line: BadLine| {
@@ -290,7 +288,7 @@ impl HostsFile {
         };
         let inline: String = settings.inline.iter().map(|host| format!("{}\n", host.text)).collect();
         // Lines that make no sense in the Corefile have been told with the configuration.
-        let lines = hosts::entries(&text, bad).chain(hosts::entries(inline.as_bytes(), |_| {}));
+        let lines = hosts::entries(text, bad).chain(hosts::entries(inline.as_bytes(), |_| {}));
         let mut collector = Collector::default();
         let mut count = 0;
         for entry in lines {
@@ -329,14 +327,28 @@ impl HostsFile {
         );
     }
 
-    /// What the file says now; none where it is as it was seen last.
+    /// What the file says now; none where it is as it was seen last, or cannot be read.
     fn look(&mut self) -> Option<(RecordZone, usize)> {
-        let stamp = Stamp::of(&self.source.settings.file);
+        let file = &self.source.settings.file;
+        let stamp = Stamp::of(file);
         if stamp == self.stamp {
             return None;
         }
         self.stamp = stamp;
-        Some(self.read(&mut output::warning))
+        let text = match self.stamp {
+            Some(_) => read(file, FILE_BYTES_MAX).map_err(|error| error.to_string()),
+            None => Err("it is gone".to_owned()),
+        };
+        match text {
+            Ok(text) => Some(self.zone_of(&text, &mut output::warning)),
+            Err(why) => {
+                output::warning(&format!(
+                    "plugin/hosts: {}: {why}; its names stay as they were",
+                    file.display()
+                ));
+                None
+            }
+        }
     }
 
     /// Looks at the file every now and then, and when it is asked to, for ever.

@@ -38,6 +38,7 @@ pub mod kubernetes;
 pub mod listeners;
 pub mod loops;
 pub mod manpage;
+pub mod members;
 pub mod notify;
 pub mod numbers;
 pub mod output;

@@ -26,6 +26,7 @@ use crate::corefile::log_format::LogFormat;
 use crate::corefile::settings::{Consolidate, Scheme, Transfer};
 use crate::forward::Stanzas;
 use crate::kubernetes::Secondaries;
+use crate::members::MemberSettings;
 use crate::notify::Notify;
 use crate::secondary::Notified;
 use crate::templates::Failed;
@@ -69,8 +70,8 @@ pub enum SourceKey {
         /// Who is told of new versions.
         transfer: Vec<Transfer>,
     },
-    /// A zone of a `secondary` stanza, and who is told of new versions.
-    Secondary(secondary::Settings, Option<Notify>),
+    /// A zone of a `secondary` stanza, who is told of new versions, and what becomes of its members where it is a catalog.
+    Secondary(secondary::Settings, Option<Notify>, Option<MemberSettings>),
     /// A `loadbalance weighted`.
     Weights {
         /// The file.

@@ -1,21 +1,24 @@
 //! Zones of other servers: what a source fetched becomes a version of the zone.
 
+use std::collections::HashMap;
+use std::iter;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Wake;
 use std::time::Duration;
 
-use nodens_engine::plan::Strangers;
+use arc_swap::ArcSwap;
+use nodens_engine::plan::{self, ZoneMap};
 use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{RecordZone, Zone};
-use nodens_sources::secondary::{self, Event};
+use nodens_sources::secondary::{self, Calls, Event};
 use nodens_sources::{Level, Log};
-use nodens_wire::NameBuf;
-use tokio::sync::{Notify, mpsc};
+use nodens_wire::{Name, NameBuf};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::files::zone_of;
+use crate::members::{MemberSettings, Members};
 use crate::notify;
 use crate::output;
 use crate::publish::Publisher;
@@ -38,12 +41,16 @@ pub struct SecondarySource {
     pub notified: Arc<Notified>,
     /// Who is told then.
     pub notify: Option<notify::Notify>,
+    /// Where the zones are published that it names, if it is a catalog.
+    pub members: Option<(ZoneId, MemberSettings)>,
 }
 
 /// What a worker wakes when a primary says that there is something new, and tells when somebody else does.
 #[derive(Debug, Default)]
 pub struct Notified {
     asked: Arc<Notify>,
+    /// The same of each zone that a catalog names, by its name in wire form.
+    members: ArcSwap<HashMap<Box<[u8]>, Arc<Notify>>>,
     dropped: Mutex<Dropped>,
     has_dropped: Notify,
 }
@@ -59,6 +66,11 @@ impl Notified {
     /// What the source waits for.
     pub fn asked(&self) -> Arc<Notify> {
         Arc::clone(&self.asked)
+    }
+
+    /// From now on these are the zones of the catalog.
+    pub fn set_members(&self, members: HashMap<Box<[u8]>, Arc<Notify>>) {
+        self.members.store(Arc::new(members));
     }
 
     fn dropped(&self) -> MutexGuard<'_, Dropped> {
@@ -84,17 +96,14 @@ impl Notified {
     }
 }
 
-impl Wake for Notified {
-    fn wake(self: Arc<Self>) {
-        self.asked.notify_one();
+impl plan::Notified for Notified {
+    fn accepted(&self, zone: &[u8]) {
+        match self.members.load().get(zone) {
+            Some(member) => member.notify_one(),
+            None => self.asked.notify_one(),
+        }
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.asked.notify_one();
-    }
-}
-
-impl Strangers for Notified {
     fn refused(&self, address: IpAddr) {
         // Two workers at once have one stranger noted: the line tells that there are some.
         let Ok(mut dropped) = self.dropped.try_lock() else {
@@ -110,9 +119,20 @@ impl Strangers for Notified {
     }
 }
 
+impl SecondarySource {
+    /// Where it publishes.
+    pub fn zones(&self) -> Vec<ZoneId> {
+        let members = self.members.iter().map(|&(members, _)| members);
+        iter::once(self.id).chain(members).collect()
+    }
+}
+
 /// Publishes the zone as not fetched yet.
 pub fn start(source: &SecondarySource, hash: &NameHash, publisher: &Publisher) {
-    publisher.zone(source.id, Zone::Records(unloaded(source, hash)));
+    publisher.zone(source.id, Zone::Records(unloaded(source.settings.zone.as_name(), hash)));
+    if let Some((members, _)) = source.members {
+        publisher.zone(members, Zone::Several(ZoneMap::new(hash.clone())));
+    }
 }
 
 /// Keeps the zone as new as its primaries', for ever.
@@ -121,40 +141,71 @@ pub async fn follow(source: SecondarySource, hash: NameHash, publisher: Arc<Publ
     let log = output::log("plugin/secondary");
     let settings = source.settings.clone();
     let telling = source.notified.tell_dropped(&source.settings.zone, DROPPED_EVERY, &log);
-    let fetching = secondary::run(settings, random(), source.notified.asked(), sender, Arc::clone(&log));
+    let calls = Calls {
+        notified: source.notified.asked(),
+        turns: Arc::new(Semaphore::new(1)),
+    };
+    let fetching = secondary::run(settings, random(), calls, sender, Arc::clone(&log));
+    let mut members = Members::new(&source, &hash, &publisher, &log);
     let building = async {
-        while let Some(event) = events.recv().await {
-            let zone = match event {
-                Event::Expired => unloaded(&source, &hash),
-                Event::Fetched(records) => {
-                    let empty = unloaded(&source, &hash);
-                    // A large zone takes a while; other tasks go on meanwhile.
-                    let built = tokio::task::spawn_blocking(move || zone_of(empty, &records));
-                    let Ok(zone) = built.await else {
-                        output::error("plugin/secondary: a zone could not be built; it stays as it was");
-                        continue;
-                    };
-                    zone
+        let mut is_loaded = false;
+        loop {
+            tokio::select! {
+                event = events.recv() => {
+                    let Some(event) = event else { break };
+                    if let (Event::Fetched(records), Some(members)) = (&event, &mut members) {
+                        members.become_those_of(records);
+                    }
+                    let Some(zone) = built(event, &source.settings.zone, &hash).await else { continue };
+                    let is_new = zone.is_loaded();
+                    is_loaded |= is_new;
+                    publisher.zone(source.id, Zone::Records(zone));
+                    if is_new {
+                        source.notify.iter().for_each(notify::Notify::send);
+                    }
                 }
-            };
-            let is_new = zone.is_loaded();
-            publisher.zone(source.id, Zone::Records(zone));
-            if is_new {
+                () = fetched(&mut members) => {}
+            }
+            if is_loaded && members.as_ref().is_none_or(Members::are_loaded) {
                 synced.store(true, Ordering::Release);
-                source.notify.iter().for_each(notify::Notify::send);
             }
         }
     };
     tokio::join!(fetching, building, telling);
 }
 
-fn unloaded(source: &SecondarySource, hash: &NameHash) -> RecordZone {
-    RecordZone::unloaded(source.settings.zone.as_name(), hash.clone())
+/// Waits for a member to be fetched, for ever where there are none.
+async fn fetched(members: &mut Option<Members>) {
+    match members {
+        Some(members) => members.fetched().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The zone that a fetched version makes; none when it could not be built.
+pub async fn built(event: Event, zone: &NameBuf, hash: &NameHash) -> Option<RecordZone> {
+    let empty = unloaded(zone.as_name(), hash);
+    let Event::Fetched(records) = event else {
+        return Some(empty);
+    };
+    // A large zone takes a while; other tasks go on meanwhile.
+    let built = tokio::task::spawn_blocking(move || zone_of(empty, &records)).await;
+    if built.is_err() {
+        output::error("plugin/secondary: a zone could not be built; it stays as it was");
+    }
+    built.ok()
+}
+
+/// A zone that has not been fetched.
+pub fn unloaded(zone: Name<'_>, hash: &NameHash) -> RecordZone {
+    RecordZone::unloaded(zone, hash.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
+
+    use nodens_engine::plan::Notified as _;
 
     use super::*;
 

@@ -149,7 +149,7 @@ pub fn begin(compiled: &Compiled, means: &Means, runs: impl Fn(&[ZoneId]) -> boo
     }
     let new = compiled.auto.iter().filter(|source| !runs(&[source.id]));
     sources.extend(new.map(|source| auto(source, means)));
-    let new = compiled.secondary.iter().filter(|source| !runs(&[source.id]));
+    let new = compiled.secondary.iter().filter(|source| !runs(&source.zones()));
     sources.extend(new.map(|source| copied(source, means)));
     let new = compiled.hosts.iter().filter(|source| !runs(&[source.id]));
     sources.extend(new.map(|source| hosts(source, means)));
@@ -196,7 +196,7 @@ fn copied(source: &SecondarySource, means: &Means) -> Source {
     let synced = Arc::new(AtomicBool::new(false));
     let publisher = Arc::clone(&means.publisher);
     let task = secondary::follow(source.clone(), means.hash.clone(), publisher, Arc::clone(&synced));
-    let mut begun = Source::follow(vec![source.id], source.notified.asked(), task);
+    let mut begun = Source::follow(source.zones(), source.notified.asked(), task);
     begun.synced = vec![synced];
     begun
 }

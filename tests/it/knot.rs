@@ -1,8 +1,9 @@
-//! Another server as primary and as secondary: zones go both ways, and NOTIFY with them.
+//! Another server as primary and as secondary: zones go both ways, and NOTIFY with them; a catalog brings others.
 
 use std::process::Command;
 use std::time::Duration;
 
+use nodens_tests::ask::Way;
 use nodens_tests::cluster::turn;
 use nodens_tests::nodens::Nodens;
 use nodens_tests::process::{Process, signal_named};
@@ -33,10 +34,8 @@ fn zone(serial: u32) -> String {
         .replace("ADDRESS", &format!("192.0.2.{serial}"))
 }
 
-/// It serves `knot.example` from a file and `back.example` and `pond.local` from us, with `{DNS}` as our port and `{KNOT}`
-/// as its own.
-fn knot(world: &World) -> Option<Process> {
-    let config = "server:
+/// What all its configurations begin with: `{KNOT}` is its port, `{DNS}` ours, which it notifies.
+const COMMON: &str = "server:
     listen: 127.0.0.1@{KNOT}
     rundir: {DIR}
 database:
@@ -48,7 +47,10 @@ remote:
   - id: nodens
     address: 127.0.0.1@{DNS}
 zone:
-  - domain: knot.example
+";
+
+/// It serves `knot.example` from a file, `back.example` and `pond.local` from us.
+const BOTH_WAYS: &str = "  - domain: knot.example
     file: {DIR}/knot.zone
     zonefile-sync: -1
     acl: all
@@ -62,11 +64,42 @@ zone:
     master: nodens
     acl: all
 ";
-    world.write("knot.conf", Some(config)).expect("a file");
+
+/// It serves a catalog.
+const CATALOG: &str = "  - domain: catz.example
+    catalog-role: generate
+    acl: all
+    notify: nodens
+";
+
+/// A zone of that catalog.
+const MEMBER: &str = "  - domain: ZONE
+    catalog-role: member
+    catalog-zone: catz.example
+    file: {DIR}/knot.zone
+    zonefile-sync: -1
+    acl: all
+    notify: nodens
+";
+
+fn configure(world: &World, zones: &str) {
+    let config = format!("{COMMON}{zones}");
+    world.write("knot.conf", Some(&config)).expect("a file");
+}
+
+fn knot(world: &World) -> Option<Process> {
     world.write("knot.zone", Some(&zone(1))).expect("a file");
     let mut command = Command::new("knotd");
     command.arg("-c").arg(world.folder().join("knot.conf"));
-    Process::start(&mut command, world.folder().join("knot.log")).ok()
+    let started = Process::start(&mut command, world.folder().join("knot.log")).ok();
+    if started.is_none() {
+        println!("skipped: knotd is not installed (apt-get install knot)");
+    }
+    started
+}
+
+fn reload(knot: &mut Process) {
+    knot.signal(signal_named("HUP").expect("a signal")).expect("it runs");
 }
 
 #[test]
@@ -99,9 +132,8 @@ knot.example:{ITS} {
         .replace("{BACK}", &back.display().to_string());
     let nodens = Nodens::start(&corefile);
     world.set("DNS", nodens.address("PORT").port().to_string());
-    let Some(mut knot) = knot(&world) else {
-        return println!("skipped: knotd is not installed (apt-get install knot)");
-    };
+    configure(&world, BOTH_WAYS);
+    let Some(mut knot) = knot(&world) else { return };
 
     let shows = |name: &str, address: &str| {
         nodens.wait_for(name, LIMIT, |reply| reply.values() == [address]);
@@ -116,7 +148,7 @@ knot.example:{ITS} {
     assert_eq!(nodens.ask("srv.knot.example. SRV").values(), ["www.knot.example."]);
     // REFRESH is an hour: what shows now was notified.
     world.write("knot.zone", Some(&zone(2))).expect("a file");
-    knot.signal(signal_named("HUP").expect("a signal")).expect("it runs");
+    reload(&mut knot);
     shows("www.knot.example. A", "192.0.2.2");
 
     let served = |address: &str| {
@@ -150,9 +182,8 @@ fn a_cluster_is_copied_and_followed_by_differences() {
         .replace("{CONFIG}", &cluster.kubeconfig().display().to_string());
     let nodens = Nodens::start(&corefile);
     world.set("DNS", nodens.address("PORT").port().to_string());
-    let Some(mut knot) = knot(&world) else {
-        return println!("skipped: knotd is not installed (apt-get install knot)");
-    };
+    configure(&world, BOTH_WAYS);
+    let Some(mut knot) = knot(&world) else { return };
     let at = (std::net::Ipv4Addr::LOCALHOST, world.port("KNOT")).into();
     let serves = |name: &str, values: &[&str]| {
         let took = nodens.wait_for_at(at, name, LIMIT, |reply| reply.values() == values);
@@ -188,4 +219,55 @@ fn a_cluster_is_copied_and_followed_by_differences() {
         knot.log()
     );
     knot.stop();
+}
+
+#[test]
+fn the_zones_of_a_catalog_come_and_go() {
+    let mut world = World::new().expect("a folder");
+    world.set("DIR", world.folder().display().to_string());
+    let corefile = ".:{PORT} {
+    secondary catz.example {
+        transfer from 127.0.0.1:{KNOT}
+        catalog example
+    }
+    transfer {
+        to *
+    }
+}
+";
+    let nodens = Nodens::start(&corefile.replace("{KNOT}", &world.port("KNOT").to_string()));
+    world.set("DNS", nodens.address("PORT").port().to_string());
+    let catalog_of = |zones: &[&str]| {
+        let members: String = zones.iter().map(|zone| MEMBER.replace("ZONE", zone)).collect();
+        configure(&world, &format!("{CATALOG}{members}"));
+    };
+    catalog_of(&["one.example", "two.example", "one.elsewhere"]);
+    let Some(mut knot) = knot(&world) else { return };
+
+    let shows = |name: &str, address: &str| {
+        nodens.wait_for(name, LIMIT, |reply| reply.values() == [address]);
+    };
+    let refused = |name: &str| {
+        nodens.wait_for(name, LIMIT, |reply| reply.rcode == "REFUSED");
+    };
+    shows("www.one.example. A", "192.0.2.1");
+    shows("www.two.example. A", "192.0.2.1");
+    refused("www.one.elsewhere. A");
+    // A member is notified of, and handed on, as any zone.
+    world.write("knot.zone", Some(&zone(2))).expect("a file");
+    reload(&mut knot);
+    shows("www.one.example. A", "192.0.2.2");
+    shows("www.two.example. A", "192.0.2.2");
+    let axfr = nodens.ask_over("one.example. AXFR", Way::Tcp);
+    assert!(axfr.values().contains(&"192.0.2.2"), "{axfr:?}");
+    assert_eq!(nodens.ask_over("one.elsewhere. AXFR", Way::Tcp).rcode, "REFUSED");
+
+    catalog_of(&["two.example", "new.example"]);
+    reload(&mut knot);
+    shows("www.new.example. A", "192.0.2.2");
+    refused("www.one.example. A");
+    shows("www.two.example. A", "192.0.2.2");
+    // The catalog cannot be had any more: what it named last stays.
+    knot.stop();
+    shows("www.two.example. A", "192.0.2.2");
 }

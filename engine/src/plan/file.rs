@@ -3,14 +3,13 @@
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::Waker;
 
 use nodens_wire::{Opcode, Rcode};
 
 use super::{Flow, Source, StepName, Visit, ZoneMap, falls_through};
 use crate::answer::Answer;
 use crate::respond::{Outcome, respond};
-use crate::snapshot::ZoneId;
+use crate::snapshot::{Data, ZoneId};
 use crate::zone::{RecordZone, Zone};
 
 /// The `auto` step: which zones there are is data.
@@ -27,6 +26,9 @@ pub struct Auto {
 pub struct Secondary {
     /// Each zone, and where it comes from.
     pub zones: ZoneMap<Copied>,
+    /// Those of the zones that say which others there are. A zone above counts before its namesake in a catalog, and an
+    /// earlier catalog before a later one.
+    pub catalogs: Box<[Catalog]>,
     /// As in [`Source`].
     pub fallthrough: Option<ZoneMap<()>>,
 }
@@ -37,17 +39,76 @@ pub struct Copied {
     /// Where it is.
     pub data: ZoneId,
     /// Who may say that there is a new version.
-    pub primaries: Box<[IpAddr]>,
-    /// Told that somebody said so. It bounds itself: told twice before it looks is told once.
-    pub notified: Waker,
-    /// Told of others who said so.
-    pub strangers: Arc<dyn Strangers>,
+    pub primaries: Primaries,
 }
 
-/// Who hears of NOTIFYs that were refused. It must neither wait nor grow.
-pub trait Strangers: Debug + Send + Sync {
+/// What a catalog zone (RFC 9432) brings: which zones there are is data.
+#[derive(Debug)]
+pub struct Catalog {
+    /// Where all of them are.
+    pub members: ZoneId,
+    /// Who may say that there is a new version of one.
+    pub primaries: Primaries,
+}
+
+/// The servers that zones come from.
+#[derive(Debug)]
+pub struct Primaries {
+    /// Where they send NOTIFY from.
+    pub addresses: Box<[IpAddr]>,
+    /// Told of each.
+    pub notified: Arc<dyn Notified>,
+}
+
+/// Who hears of NOTIFYs. It must neither wait nor grow.
+pub trait Notified: Debug + Send + Sync {
+    /// A primary says that there is a new version of this zone, a folded name in wire form.
+    fn accepted(&self, zone: &[u8]);
     /// Somebody who is no primary of the zone sent one.
     fn refused(&self, address: IpAddr);
+}
+
+impl Secondary {
+    /// The zone that holds a folded name, and how many bytes of the name stand in front of the zone's.
+    fn held<'z>(&self, visit: &Visit<'_, 'z>) -> Option<(usize, &'z RecordZone)> {
+        let mut found = held(visit, &self.zones, |zone| zone.data);
+        for catalog in &self.catalogs {
+            let member = members(visit.data.zone(catalog.members)).and_then(|zones| zones.find(visit.asked.folded));
+            if let Some((at, _)) = member
+                && found.is_none_or(|(other, _)| at < other)
+            {
+                found = member;
+            }
+        }
+        found
+    }
+
+    /// Where exactly this zone is.
+    pub(super) fn exact(&self, data: &Data, zone: &[u8]) -> Option<ZoneId> {
+        if let Some(copied) = self.zones.exact(zone) {
+            return Some(copied.data);
+        }
+        let mut members = self.catalogs.iter().map(|catalog| catalog.members);
+        members.find(|&members| data.zone(members).is_some_and(|all| all.records(zone).is_some()))
+    }
+
+    /// The primaries of exactly this zone.
+    fn primaries(&self, visit: &Visit<'_, '_>, zone: &[u8]) -> Option<&Primaries> {
+        if let Some(copied) = self.zones.exact(zone) {
+            return Some(&copied.primaries);
+        }
+        let of =
+            |catalog: &&Catalog| members(visit.data.zone(catalog.members)).is_some_and(|all| all.exact(zone).is_some());
+        self.catalogs.iter().find(of).map(|catalog| &catalog.primaries)
+    }
+}
+
+/// The zones that are published together.
+fn members(published: Option<&Zone>) -> Option<&ZoneMap<RecordZone>> {
+    match published? {
+        Zone::Several(zones) => Some(zones),
+        _ => None,
+    }
 }
 
 /// `is_last`: a name outside the zones has nowhere else to go.
@@ -73,10 +134,7 @@ pub(super) fn enter_auto<'z>(auto: &Auto, is_last: bool, visit: &mut Visit<'_, '
     if !auto.zones.contains(visit.asked.folded) {
         return Flow::Next;
     }
-    let found = match visit.data.zone(auto.data) {
-        Some(Zone::Several(zones)) => zones.find(visit.asked.folded),
-        _ => None,
-    };
+    let found = members(visit.data.zone(auto.data)).and_then(|zones| zones.find(visit.asked.folded));
     let Some((at, zone)) = found else {
         return outside(is_last, answer);
     };
@@ -99,7 +157,7 @@ pub(super) fn enter_secondary<'z>(
     if visit.client.opcode() == Opcode::NOTIFY {
         return notified(secondary, is_last, visit, answer);
     }
-    let Some((at, zone)) = held(visit, &secondary.zones, |zone| zone.data) else {
+    let Some((at, zone)) = secondary.held(visit) else {
         return outside(is_last, answer);
     };
     let inside = Inside {
@@ -113,18 +171,19 @@ pub(super) fn enter_secondary<'z>(
 
 /// A primary says that there is a new version (RFC 1996 §3); from others it means nothing.
 fn notified(secondary: &Secondary, is_last: bool, visit: &Visit<'_, '_>, answer: &mut Answer<'_>) -> Flow {
-    let Some((at, zone)) = secondary.zones.find(visit.asked.folded) else {
-        return outside(is_last, answer);
+    let zone = visit.asked.folded;
+    let Some(primaries) = secondary.primaries(visit, zone) else {
+        return match secondary.held(visit) {
+            Some(_) => refuse(answer),
+            None => outside(is_last, answer),
+        };
     };
-    if at != 0 {
-        return refuse(answer);
-    }
     let client = visit.client.address();
-    if !zone.primaries.contains(&client) {
-        zone.strangers.refused(client);
+    if !primaries.addresses.contains(&client) {
+        primaries.notified.refused(client);
         return refuse(answer);
     }
-    zone.notified.wake_by_ref();
+    primaries.notified.accepted(zone);
     answer.by = Some(StepName::Secondary);
     answer.aa = true;
     Flow::Answered

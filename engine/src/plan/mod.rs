@@ -62,7 +62,7 @@ use view::View;
 pub use acl::{Acl, AclAction, AclLine, AclStanza};
 pub use cache::Cache;
 pub use chaos::Chaos;
-pub use file::{Auto, Copied, Secondary, Strangers};
+pub use file::{Auto, Catalog, Copied, Notified, Primaries, Secondary};
 pub use forward::Forward;
 pub use header::Header;
 pub use kubernetes::{External, Kubernetes};
@@ -297,6 +297,8 @@ impl Plan {
                 Step::File(source) | Step::Etcd(source) => {
                     source.zones.find_near(name, known).map(|(len, &zone)| (len, zone))
                 }
+                // Which zone it would be, only the data can tell.
+                Step::Secondary(secondary) if !secondary.catalogs.is_empty() => return None,
                 Step::Secondary(secondary) => secondary
                     .zones
                     .find_near(name, known)
@@ -304,7 +306,6 @@ impl Plan {
                 // One look-up says less there than the name.
                 Step::Kubernetes(step) if step.zones.contains(name) => return None,
                 Step::K8sExternal(step) if step.zones.contains(name) => return None,
-                // Which zone it would be, only the data can tell.
                 Step::Auto(auto) if auto.zones.contains(name) => return None,
                 _ => None,
             };

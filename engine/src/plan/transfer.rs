@@ -125,7 +125,7 @@ fn source(step: &Step, data: &Data, name: &[u8]) -> Option<Source> {
             data.zone(auto.data)?.records(name)?;
             Some(Source::records(auto.data))
         }
-        Step::Secondary(secondary) => Some(Source::records(secondary.zones.exact(name)?.data)),
+        Step::Secondary(secondary) => secondary.exact(data, name).map(Source::records),
         Step::Kubernetes(step) => {
             let shown = *step.zones.exact(name)?;
             cluster(step.data, shown, Arc::clone(&step.view), None)

@@ -6,6 +6,7 @@
 //!    └─────────────────────────┘
 //! ```
 
+mod catalog;
 mod collect;
 mod run;
 mod step;
@@ -16,8 +17,9 @@ use nodens_wire::NameBuf;
 
 use crate::Record;
 
+pub use catalog::{MEMBERS_MAX, Members, members};
 pub use collect::ZONE_BYTES_MAX;
-pub use run::run;
+pub use run::{Calls, run};
 
 /// A zone and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@ use nodens_wire::rdata::{self, Soa};
 use nodens_wire::{Builder, Compressor, Flags, Name, Rclass, Rtype, Section};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::{sleep_until, timeout};
 
 use super::collect::{Collect, Progress, reply};
@@ -25,17 +25,30 @@ const MESSAGE_TIME: Duration = Duration::from_secs(10);
 /// How long a whole zone may take.
 const ZONE_TIME: Duration = Duration::from_secs(1_800);
 
-/// Keeps a zone as new as its primaries', until nobody receives any more. `notified` has it look now.
-pub async fn run(settings: Settings, seed: u64, notified: Arc<Notify>, events: mpsc::Sender<Event>, log: Log) {
+/// Whom a zone listens to beside its primaries.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    /// It is to look now.
+    pub notified: Arc<Notify>,
+    /// It asks a primary while it holds one of these.
+    pub turns: Arc<Semaphore>,
+}
+
+/// Keeps a zone as new as its primaries', until nobody receives any more.
+pub async fn run(settings: Settings, seed: u64, calls: Calls, events: mpsc::Sender<Event>, log: Log) {
     let zone = settings.zone.as_name();
     let mut step = Step::new(Instant::now(), seed);
     let mut ids = seed;
     loop {
-        match step.todo(Instant::now()) {
+        let todo = step.todo(Instant::now());
+        let asks = matches!(todo, Todo::AskSerial | Todo::Fetch);
+        // It is never closed.
+        let _turn = if asks { calls.turns.acquire().await.ok() } else { None };
+        match todo {
             Todo::Wait(until) => {
                 tokio::select! {
                     () = sleep_until(until.into()) => {}
-                    () = notified.notified() => step.notified(Instant::now()),
+                    () = calls.notified.notified() => step.notified(Instant::now()),
                 }
             }
             Todo::Expire => {

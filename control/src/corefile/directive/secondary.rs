@@ -1,10 +1,13 @@
-//! `secondary [ZONES...] { transfer from ADDRESS...; fallthrough [ZONES...] }`
+//! `secondary [ZONES...] { transfer from ADDRESS...; fallthrough [ZONES...]; catalog [ZONES...] }`
+
+use nodens_wire::NameBuf;
 
 use super::scope::Scope;
 use super::transfer::server;
 use crate::corefile::diagnostic::Diagnostic;
 use crate::corefile::parser::Line;
 use crate::corefile::settings::Secondary;
+use crate::corefile::zone;
 
 /// Reads a stanza.
 pub(super) fn secondary(line: &Line, scope: &mut Scope<'_>) -> Secondary {
@@ -12,6 +15,7 @@ pub(super) fn secondary(line: &Line, scope: &mut Scope<'_>) -> Secondary {
         zones: scope.zones(&line.args),
         primaries: Vec::new(),
         fallthrough: None,
+        catalog: None,
     };
     let mut named = false;
     for option in scope.options(line) {
@@ -27,14 +31,8 @@ pub(super) fn secondary(line: &Line, scope: &mut Scope<'_>) -> Secondary {
                     .findings
                     .warn(Diagnostic::warning(option.name.span, text).help("leave the line out"));
             }
-            "catalog" => {
-                let text = "plugin/secondary: nodens does not have the option 'catalog' yet";
-                let error = Diagnostic::error(option.name.span, text);
-                scope
-                    .findings
-                    .error(error.help("name the zones of the catalog in a `secondary` of their own"));
-            }
-            _ => scope.unknown_option(option, &["transfer", "fallthrough"]),
+            "catalog" => secondary.catalog = Some(members(option, scope)),
+            _ => scope.unknown_option(option, &["transfer", "fallthrough", "catalog"]),
         }
     }
     if !named {
@@ -53,6 +51,23 @@ pub(super) fn share_fallthrough(stanzas: &mut [Secondary]) {
     for stanza in stanzas {
         stanza.fallthrough.clone_from(&last);
     }
+}
+
+/// Left out, a zone that is none would let all members in.
+fn members(option: &Line, scope: &mut Scope<'_>) -> Vec<NameBuf> {
+    let mut within = Vec::new();
+    for word in &option.args {
+        match zone::of_directive(&word.text) {
+            Ok(more) => within.extend(more),
+            Err(error) => {
+                let error = Diagnostic::error(word.span, format!("plugin/secondary: {error}"));
+                scope
+                    .findings
+                    .error(error.label("expected a zone that members may lie in"));
+            }
+        }
+    }
+    within
 }
 
 fn from(option: &Line, secondary: &mut Secondary, scope: &mut Scope<'_>) {

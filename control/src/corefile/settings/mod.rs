@@ -505,6 +505,8 @@ pub struct Secondary {
     pub primaries: Vec<SocketAddr>,
     /// Of the last stanza that has it, for all stanzas of the block.
     pub fallthrough: Option<Vec<NameBuf>>,
+    /// The zones are catalogs; of what they name only what lies in these counts, unless there are none.
+    pub catalog: Option<Vec<NameBuf>>,
 }
 
 /// One stanza of `etcd`.
