@@ -331,7 +331,11 @@ impl Forwarder {
                 self.ask_without_opt(now, task);
                 return true;
             }
-            Reading::WithoutEdns => return false,
+            Reading::WithoutEdns => {
+                let (message, rcode) = reply::with_question(bytes, framed.question());
+                let whole = Whole::empty(&message, rcode);
+                (message, whole)
+            }
             Reading::Whole(whole) if whole.is_edns_unknown && framed.has_opt() => {
                 self.ask_without_opt(now, task);
                 return true;
@@ -339,13 +343,7 @@ impl Forwarder {
             Reading::Whole(whole) => (bytes[..whole.len].to_vec(), whole),
             Reading::Broken if ask.proto() == Proto::Udp => {
                 let (message, rcode) = reply::emptied(bytes, question_len);
-                let whole = Whole {
-                    len: message.len(),
-                    rcode,
-                    is_truncated: true,
-                    is_nodata: false,
-                    is_edns_unknown: false,
-                };
+                let whole = Whole::empty(&message, rcode);
                 (message, whole)
             }
             Reading::Broken => {

@@ -41,6 +41,19 @@ pub(super) struct Whole {
     pub(super) is_edns_unknown: bool,
 }
 
+impl Whole {
+    /// Of a message that ends with its question.
+    pub(super) fn empty(message: &[u8], rcode: Rcode) -> Self {
+        Self {
+            len: message.len(),
+            rcode,
+            is_truncated: Header::of(message).is_some_and(|header| header.flags().tc()),
+            is_nodata: false,
+            is_edns_unknown: false,
+        }
+    }
+}
+
 /// Reads a message; `room` holds what of it is unpacked.
 pub(super) fn read(bytes: &[u8], question: &[u8], room: &mut [u8]) -> Reading {
     if !answers(bytes, question) {
@@ -92,6 +105,15 @@ fn decode(bytes: &[u8], room: &mut [u8]) -> Option<Whole> {
         is_nodata: rcode == Rcode::NOERROR && message.header.answers.get() == 0,
         is_edns_unknown: opt_ttl.is_none() && matches!(rcode, Rcode::FORMERR | Rcode::NOTIMP),
     })
+}
+
+/// A refusal that is a header alone, as one that repeats its question.
+pub(super) fn with_question(bytes: &[u8], question: &[u8]) -> (Vec<u8>, Rcode) {
+    let mut message = [&bytes[..HEADER_LEN], question].concat();
+    message[4..HEADER_LEN].fill(0);
+    message[5] = 1;
+    let flags = Header::of(&message).map(Header::flags).unwrap_or_default();
+    (message, flags.rcode())
 }
 
 /// A reply that does not decode, as one that was cut before its first record: the client comes again over TCP.

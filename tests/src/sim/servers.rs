@@ -47,6 +47,8 @@ pub enum Manner {
         /// With.
         repeats: bool,
     },
+    /// Refuses with a header alone, whatever it is asked.
+    Bare,
     /// Over TCP it closes after so many replies.
     Closing(usize),
     /// Over TCP it resets when it is asked.
@@ -326,6 +328,11 @@ impl Servers {
                 refusal.truncate(refusal.len() - if repeats { OPT.len() } else { refusal.len() - 12 });
                 refusal[5] = u8::from(repeats);
                 refusal[11] = 0;
+                say(Duration::ZERO, refusal);
+            }
+            Manner::Bare => {
+                let mut refusal = reply(bytes, Manner::Says(Rcode::FORMERR))[..12].to_vec();
+                refusal[4..].fill(0);
                 say(Duration::ZERO, refusal);
             }
             Manner::Lying => {
