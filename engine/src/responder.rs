@@ -34,7 +34,7 @@ use crate::stats::{Observed, Series, WorkerStats};
 use crate::stream::Streams;
 use crate::time::{Clock, Instant};
 use crate::transfer::{Progress, TRANSFERS_MAX, Transfer};
-use crate::waiting::{Ask, NOTHING, Told, WaitingRoom};
+use crate::waiting::{Ask, Mode, NOTHING, Told, WaitingRoom};
 use crate::zone::Zone;
 use crate::zone::trie::NameHash;
 
@@ -320,7 +320,10 @@ impl Responder {
             );
             self.work.message = message;
         }
-        self.observe(now, asking, answer, &written);
+        // Nobody has asked what is only made new.
+        if asking.told.mode != Mode::Refresh {
+            self.observe(now, asking, answer, &written);
+        }
         Ok(len)
     }
 
