@@ -8,6 +8,7 @@
 //! at once in one version.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,18 +34,43 @@ pub struct ClusterRebuild {
     cluster: Cluster,
     /// Of slices: which service each belongs to.
     slices: HashMap<(Of, ObjectKey), Box<[u8]>>,
-    /// Of pods: their addresses.
-    pods: HashMap<ObjectKey, Box<[IpAddr]>>,
+    /// By namespace.
+    pods: HashMap<Box<str>, Pods>,
     /// Pods are told apart by their names too.
     keeps_pod_names: bool,
-    /// How many pods of a namespace have an address; those of a host's network share it.
-    pods_at: HashMap<(IpAddr, Box<[u8]>), u32>,
     /// Everything has been read once.
     synced: Arc<AtomicBool>,
     publisher: Arc<Publisher>,
     status: Arc<Status>,
     /// Told of each version, once everything has been read.
     versions: watch::Sender<()>,
+}
+
+/// The pods of a namespace.
+#[derive(Debug, Default)]
+struct Pods {
+    /// By name.
+    addresses: HashMap<Box<str>, Box<[IpAddr]>>,
+    /// How many of them have an address, where names are not told: those of a host's network share it.
+    at: HashMap<IpAddr, u32>,
+}
+
+impl Pods {
+    /// One more has the address; none had it before.
+    fn is_first(&mut self, address: IpAddr) -> bool {
+        let count = self.at.entry(address).or_default();
+        *count += 1;
+        *count == 1
+    }
+
+    /// One has it no more; none is left.
+    fn was_last(&mut self, address: IpAddr) -> bool {
+        let Entry::Occupied(mut count) = self.at.entry(address) else {
+            return false;
+        };
+        *count.get_mut() -= 1;
+        *count.get() == 0 && count.remove() == 0
+    }
 }
 
 /// Endpoint changes that are about to show: of which services, and when each was made.
@@ -67,7 +93,6 @@ impl ClusterRebuild {
             slices: HashMap::new(),
             pods: HashMap::new(),
             keeps_pod_names,
-            pods_at: HashMap::new(),
             synced,
             publisher,
             status,
@@ -163,35 +188,34 @@ impl ClusterRebuild {
     }
 
     fn put_pod(&mut self, key: ObjectKey, addresses: Option<Box<[IpAddr]>>, editor: &mut Editor) {
-        let Some(namespace) = labels([&*key.namespace]) else {
+        let Some(mut owner) = labels([&*key.namespace]).map(Vec::from) else {
             return;
         };
-        let owner: Box<[u8]> = if self.keeps_pod_names {
-            [&*namespace, key.name.as_bytes()].concat().into()
-        } else {
-            namespace
+        if self.keeps_pod_names {
+            owner.extend_from_slice(key.name.as_bytes());
+        }
+        let ObjectKey { namespace: own, name } = key;
+        let pods = self.pods.entry(own.clone()).or_default();
+        let now = addresses.clone().unwrap_or_default();
+        let before = match addresses {
+            Some(now) => pods.addresses.insert(name, now),
+            None => pods.addresses.remove(&name),
         };
-        let before = match &addresses {
-            Some(now) => self.pods.insert(key, now.clone()),
-            None => self.pods.remove(&key),
-        };
-        for &address in addresses.iter().flatten() {
-            let count = self.pods_at.entry((address, owner.clone())).or_default();
-            *count += 1;
-            if *count == 1 {
-                editor.pod(&Address::from(address), &owner, true);
+        let before = before.unwrap_or_default();
+        // A name is one pod's alone.
+        let counts = !self.keeps_pod_names;
+        for address in now.iter().filter(|&address| !before.contains(address)) {
+            if !counts || pods.is_first(*address) {
+                editor.pod(&Address::from(*address), &owner, true);
             }
         }
-        for address in before.into_iter().flatten() {
-            let at = (address, owner.clone());
-            let Some(count) = self.pods_at.get_mut(&at) else {
-                continue;
-            };
-            *count -= 1;
-            if *count == 0 {
-                self.pods_at.remove(&at);
-                editor.pod(&Address::from(address), &owner, false);
+        for address in before.iter().filter(|&address| !now.contains(address)) {
+            if !counts || pods.was_last(*address) {
+                editor.pod(&Address::from(*address), &owner, false);
             }
+        }
+        if pods.addresses.is_empty() {
+            self.pods.remove(&own);
         }
     }
 }

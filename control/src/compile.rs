@@ -714,6 +714,7 @@ impl Compiler<'_> {
             zones,
             secondaries,
             keeps_pod_names,
+            patience: stanza.startup_timeout,
             span: stanza.server_span,
             files: stanza.files.clone(),
         });

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nodens_engine::cluster::{Address, Apex, Authority, ExternalView, Pods, Shown, View, Zoned};
 use nodens_engine::io::local_addresses;
@@ -32,6 +33,8 @@ pub struct ClusterSource {
     pub secondaries: Secondaries,
     /// The names of pods are told as metadata.
     pub keeps_pod_names: bool,
+    /// How long a new configuration waits for it to be read.
+    pub patience: Duration,
     /// Where the API server is said.
     pub span: Span,
     /// The files that are named there.

@@ -42,9 +42,6 @@ use crate::sources::{self, Means, Source};
 use crate::takeover::{Heir, Inherited};
 use crate::workers::{choose_port, count, sockets_not_made};
 
-/// How long a new configuration waits for sources that have not been read yet.
-const SYNC_MAX: Duration = Duration::from_secs(5);
-
 /// How long the server waits for workers and tasks to let go of what was replaced. Batches are short, so this is only
 /// for the case that it is never.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
@@ -187,7 +184,7 @@ impl Server {
         let begun = begun.await.context("the configuration could not be read")?;
         let (corefile, compiled, numbers, sources) = begun.map_err(shown)?;
         if self.takes_over || !self.places.is_empty() {
-            sources::synced(&sources, SYNC_MAX).await;
+            sources::synced(&sources).await;
         }
         let places = listeners::places(&compiled.listeners);
         let mut inherited = Inherited::default();

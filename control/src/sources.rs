@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nodens_engine::cluster::Cluster;
 use nodens_engine::services::ServiceTree;
@@ -32,6 +32,8 @@ use crate::rebuild::{EtcdZone, Rebuild, start_serial};
 use crate::secondary::{self, SecondarySource};
 use crate::weights::WeightFile;
 
+/// How long a new configuration waits for sources that have not been read yet, where they do not say it themselves.
+const SYNC_MAX: Duration = Duration::from_secs(5);
 /// Messages of an etcd source that wait to be applied.
 const MESSAGES_MAX: usize = 4;
 
@@ -52,6 +54,8 @@ pub struct Source {
     zones: Vec<ZoneId>,
     /// Each of its zones: whether it has been read.
     synced: Vec<Arc<AtomicBool>>,
+    /// How long a new configuration waits for that.
+    patience: Duration,
     /// It is to look at its files now.
     asked: Arc<Notify>,
     task: JoinHandle<()>,
@@ -69,6 +73,7 @@ impl Source {
         Self {
             zones,
             synced: Vec::new(),
+            patience: SYNC_MAX,
             asked,
             task: tokio::spawn(task),
             etcd: None,
@@ -270,6 +275,7 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
         zones,
         secondaries,
         keeps_pod_names,
+        patience,
         ..
     } = source;
     let mut unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
@@ -307,17 +313,17 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
     };
     let mut source = Source::synced_later(vec![*id], vec![synced], "kubernetes", task);
     source.kubernetes = Some(status);
+    source.patience = *patience;
     source
 }
 
-/// Waits until all have been read, no longer than `patience`.
-pub async fn synced(sources: &[Source], patience: Duration) {
+/// Waits until all have been read, for each no longer than its patience.
+pub async fn synced(sources: &[Source]) {
     const LOOK_EVERY: Duration = Duration::from_millis(5);
-    let all = async {
-        while !sources.iter().all(Source::is_synced) {
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    };
+    let begun = Instant::now();
+    let waits = |source: &Source| !source.is_synced() && begun.elapsed() < source.patience;
     // What has not been read by then answers SERVFAIL until it is.
-    let _ = tokio::time::timeout(patience, all).await;
+    while sources.iter().any(waits) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
