@@ -42,10 +42,10 @@ need-lint: need-build
 
 need-test: need-build
 	$(call need,etcd=etcd-server etcdctl=etcd-client dig=bind9-dnsutils dnsperf=dnsperf valgrind=valgrind \
-	    buildah=buildah setcap=libcap2-bin update-ca-certificates=ca-certificates)
+	    buildah=buildah setcap=libcap2-bin update-ca-certificates=ca-certificates knotd=knot dnsdist=dnsdist unbound=unbound)
 
 need-bench: need-test
-	$(call need,knotd=knot nsd=nsd gdnsd=gdnsd dnsdist=dnsdist unbound=unbound dnsmasq=dnsmasq-base taskset=util-linux)
+	$(call need,nsd=nsd gdnsd=gdnsd dnsmasq=dnsmasq-base taskset=util-linux)
 
 build: need-build ## the release binary
 	$(CARGO) build --release -p nodens

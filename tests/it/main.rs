@@ -29,4 +29,5 @@ mod tables; // tables of the documents against what they are made from
 mod tidy; // manifests, crate roots and the file tree
 mod tls; // DNS over TLS without sockets
 mod transfers; // whole zones over streams
+mod upstreams; // unbound, knot and dnsdist behind `forward`
 mod waiting; // queries that wait for other servers, given up or come back
