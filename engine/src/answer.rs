@@ -34,6 +34,22 @@ pub(crate) enum Bytes<'z> {
     },
 }
 
+impl Bytes<'_> {
+    /// Those behind the first `front`: the name at the end of an rdata.
+    pub(crate) fn behind(self, front: usize) -> Self {
+        match self {
+            Self::Zone(bytes) => Self::Zone(bytes.get(front..).unwrap_or_default()),
+            Self::Made { at, len } => {
+                let front = front.min(len.into());
+                Self::Made {
+                    at: at + front as u32,
+                    len: len - front as u16,
+                }
+            }
+        }
+    }
+}
+
 /// Whose record it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner<'z> {

@@ -7,10 +7,11 @@
 use arrayvec::ArrayVec;
 use nodens_wire::rdata::{self, Field};
 use nodens_wire::{
-    Builder, Compressor, Flags, Full, HEADER_LEN, Name, Owner as Whose, Query, Rclass, Rcode, Rtype, Section, edns,
+    Builder, Compressor, Flags, Full, HEADER_LEN, Name, Owner as Whose, Place, Query, Rclass, Rcode, Rtype, Section,
+    edns,
 };
 
-use crate::answer::{Answer, Owner, Pick, Tail};
+use crate::answer::{Answer, Bytes, Owner, Pick, Tail};
 use crate::edns::ReplyOpt;
 use crate::zone::absolute::absolute;
 use crate::zone::small::Small;
@@ -19,9 +20,9 @@ use crate::zone::small::Small;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written {
     /// Bytes of the reply.
-    pub(crate) len: usize,
+    pub(crate) len: u32,
     /// Bytes it would have uncompressed and whole, without the OPT: the size that logs and metrics show.
-    pub(crate) plain_len: usize,
+    pub(crate) plain_len: u32,
     /// Its flags.
     pub(crate) flags: u16,
     /// Nothing was left out.
@@ -85,8 +86,8 @@ fn compose(
     }
     let flags = out.flags().0;
     Written {
-        len: out.finish(),
-        plain_len,
+        len: out.finish() as u32,
+        plain_len: u32::try_from(plain_len).unwrap_or(u32::MAX),
         flags,
         whole: !lost && left_out == 0,
     }
@@ -112,7 +113,7 @@ fn copy(
     let (_, mut rest) = put(rest, question)?;
     let mut plain_len = HEADER_LEN + question.len();
     let [mut answers, mut authorities, mut additionals] = [0; 3];
-    if let Some(Prepared { answer, shape, .. }) = answer.rendered {
+    if let Some(Prepared { answer, shape, .. }) = &answer.rendered {
         (_, rest) = put(rest, answer)?;
         answers = shape.answer_count;
         plain_len += usize::from(shape.answer_plain);
@@ -125,7 +126,7 @@ fn copy(
         authorities = template.count;
         plain_len += usize::from(template.plain_len);
     }
-    if let Some(Prepared { additional, shape, .. }) = answer.rendered
+    if let Some(Prepared { additional, shape, .. }) = &answer.rendered
         && shape.additional_count > 0
     {
         (_, rest) = put(rest, additional)?;
@@ -138,8 +139,8 @@ fn copy(
     }
     *head = header(query.id, flags, [1, answers, authorities, additionals]);
     Some(Written {
-        len: limit - rest.len(),
-        plain_len,
+        len: (limit - rest.len()) as u32,
+        plain_len: plain_len as u32,
         flags: flags.0,
         whole: true,
     })
@@ -296,9 +297,14 @@ pub(crate) fn short(id: u16, flags: Flags, question: &[u8], opt: Option<u16>, ro
     out.finish()
 }
 
+/// Targets of SRV records that stand in the message, by their place in [`Answer::made`]: what owns the addresses behind
+/// them is one of these, and need not be looked for among all names.
+type Targets = ArrayVec<(u32, Place), 32>;
+
 /// Writes the three sections; adds up what was left out, and tells whether something needed was lost (TC).
 fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) -> bool {
     let [answers, authority, additional] = &answer.sections;
+    let mut targets = Targets::new();
     if let Some(Prepared { answer, shape, .. }) = answer.rendered
         && out
             .records_raw(Section::Answer, shape.answer_count, answer, shape.answer_plain.into())
@@ -309,7 +315,7 @@ fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) ->
     }
     // As many records as fit: a client without TCP lives on what a cut answer holds.
     for (at, pick) in answers.iter().enumerate() {
-        if record(out, Section::Answer, answer, pick).is_err() {
+        if record(out, Section::Answer, answer, pick, &mut targets).is_err() {
             *left_out += [&answers[at..], authority, additional]
                 .iter()
                 .flat_map(|s| s.iter())
@@ -319,7 +325,7 @@ fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) ->
         }
     }
     let needed = answer.rcode != Rcode::NOERROR || out.records(Section::Answer) == 0;
-    let mut lost = whole_sets(out, Section::Authority, answer, authority, left_out);
+    let mut lost = whole_sets(out, Section::Authority, answer, authority, &mut targets, left_out);
     if let Some(tail) = answer.authority {
         lost |= self::tail(out, tail).is_err();
     }
@@ -338,7 +344,7 @@ fn sections(out: &mut Builder<'_>, answer: &Answer<'_>, left_out: &mut usize) ->
             *left_out += plain;
         }
     }
-    whole_sets(out, Section::Additional, answer, additional, left_out);
+    whole_sets(out, Section::Additional, answer, additional, &mut targets, left_out);
     false
 }
 
@@ -348,6 +354,7 @@ fn whole_sets(
     section: Section,
     answer: &Answer<'_>,
     picks: &[Pick<'_>],
+    targets: &mut Targets,
     left_out: &mut usize,
 ) -> bool {
     let mut set = out.mark();
@@ -356,7 +363,7 @@ fn whole_sets(
         if begins {
             set = out.mark();
         }
-        if record(out, section, answer, pick).is_err() {
+        if record(out, section, answer, pick, targets).is_err() {
             out.rewind(set);
             *left_out += picks[at..].iter().map(|pick| plain(answer, pick)).sum::<usize>();
             return true;
@@ -375,9 +382,20 @@ fn same_set(answer: &Answer<'_>, one: &Pick<'_>, other: &Pick<'_>) -> bool {
 }
 
 #[inline]
-fn record(out: &mut Builder<'_>, section: Section, answer: &Answer<'_>, pick: &Pick<'_>) -> Result<(), Full> {
+fn record(
+    out: &mut Builder<'_>,
+    section: Section,
+    answer: &Answer<'_>,
+    pick: &Pick<'_>,
+    targets: &mut Targets,
+) -> Result<(), Full> {
+    let written = |name| match name {
+        Bytes::Made { at, .. } => targets.iter().find(|(target, _)| *target == at),
+        Bytes::Zone(_) => None,
+    };
     let owner = match pick.owner {
         Owner::Question => Whose::Question,
+        Owner::Name(name) if let Some((_, place)) = written(name) => Whose::Written(*place),
         // Every name in a snapshot was checked when it came in.
         Owner::Name(name) => Whose::Name(Name::from_wire(answer.bytes(name)).map_err(|_| Full)?),
     };
@@ -388,8 +406,17 @@ fn record(out: &mut Builder<'_>, section: Section, answer: &Answer<'_>, pick: &P
         answer.rclass,
         pick.ttl,
         answer.bytes(pick.rdata),
-    )
+    )?;
+    if let (Rtype::SRV, Bytes::Made { at, len }) = (pick.rtype, pick.rdata) {
+        let target_len = usize::from(len).saturating_sub(SRV_FIXED_LEN);
+        // Others are found as any name is.
+        let _ = targets.try_push((at + SRV_FIXED_LEN as u32, out.last_name(target_len)));
+    }
+    Ok(())
 }
+
+/// What stands in front of the target in the data of an SRV.
+pub(crate) const SRV_FIXED_LEN: usize = 6;
 
 /// The length of a record with no name compressed.
 fn plain(answer: &Answer<'_>, pick: &Pick<'_>) -> usize {

@@ -99,6 +99,7 @@ fn bring<'z>(data: &'z Data, batch: &mut [(Asking<'_, 'z>, &mut Datagram<'_>)]) 
         probe.held = match data.zone(probe.zone) {
             Some(Zone::Services(tree)) => Held::NearEntry(tree.touch(probe.hash)),
             Some(Zone::Records(zone)) => Held::NearNode(zone.touch(probe.hash)),
+            Some(Zone::Cluster(cluster)) if probe.key != (0, 0) => Held::NearService(cluster.touch(probe.hash)),
             Some(Zone::Cluster(_) | Zone::Several(_) | Zone::Weights(_)) | None => continue,
         };
     }
@@ -110,6 +111,9 @@ fn bring<'z>(data: &'z Data, batch: &mut [(Asking<'_, 'z>, &mut Datagram<'_>)]) 
             Held::NearNode(spot) => spot
                 .candidate(probe.hash)
                 .map_or(Held::Nothing, |node| Held::Node(node)),
+            Held::NearService(spot) => spot
+                .candidate(probe.hash)
+                .map_or(Held::Nothing, |entry| Held::Service(entry)),
             _ => continue,
         };
     }
@@ -117,6 +121,7 @@ fn bring<'z>(data: &'z Data, batch: &mut [(Asking<'_, 'z>, &mut Datagram<'_>)]) 
         match probe.held {
             Held::Entry(entry) => entry.touch(),
             Held::Node(node) => node.touch(),
+            Held::Service(entry) => entry.touch(),
             _ => {}
         }
     }
@@ -249,7 +254,7 @@ impl Responder {
         asking.plan = Some((plan, route.series));
         asking.probe = plan.first_zone(folded, at);
         if let Some(probe) = &mut asking.probe {
-            probe.hash = self.hash.of(&folded[..probe.len]);
+            probe.hash = self.hash.of(probe.key(folded));
         }
     }
 
@@ -302,7 +307,7 @@ impl Responder {
             answer.reason = Some(Reason::Panic);
             Ok(self.write(asking, room, answer))
         })?;
-        let mut len = written.len;
+        let mut len = written.len as usize;
         if !written.whole && asking.limit() > room.len() {
             len = 0;
             let mut message = self.take_message();
@@ -316,7 +321,7 @@ impl Responder {
                     peer: *peer,
                     local,
                 },
-                &message[..larger.len],
+                &message[..larger.len as usize],
             );
             self.work.message = message;
         }
@@ -387,10 +392,11 @@ impl Responder {
             answer.rcode = Rcode::REFUSED;
             return Ok(());
         };
+        let client = asking.origin.client(query);
         let mut walk = Walk::new(
             now,
             listener,
-            asking.origin.client(query),
+            &client,
             asking.told,
             Tools {
                 stats: &self.stats,
@@ -478,7 +484,11 @@ impl Responder {
                 rtype: query.rtype,
                 dnssec_ok: query.opt.as_ref().is_some_and(|opt| opt.dnssec_ok),
                 query_len: query.len,
-                reply_plain_len: if answer.by.is_some() { written.plain_len } else { 0 },
+                reply_plain_len: if answer.by.is_some() {
+                    written.plain_len as usize
+                } else {
+                    0
+                },
                 rcode: answer.rcode,
                 by: answer.by,
                 duration: now.clock.now.since(asking.since),
@@ -518,7 +528,7 @@ impl Responder {
             known: Vec::new(),
             upstream: answer.extras.upstream,
             flags: Flags(written.flags),
-            reply_size: written.plain_len,
+            reply_size: written.plain_len as usize,
             duration_nanos: now.clock.now.0.saturating_sub(asking.since.0),
         };
         // The first rule that covers the name decides, also about not logging.

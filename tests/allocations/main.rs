@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod cluster;
 mod rebuild;
 
 use hickory_proto::op::Message;
@@ -11,8 +12,8 @@ use nodens_engine::io::{StreamEvent, StreamId};
 use nodens_engine::plan::{Acl, AclAction, AclLine, AclStanza, Cidr, Header, LoadBalance, Local, Nets, Plan, Step};
 use nodens_engine::zone::Zone;
 use nodens_tests::served::{
-    Served, alias, etcd, file, framed, hash, hosts, map, name, packet, plan, records, service, soa, text_service, tree,
-    unframed, v4,
+    Served, alias, etcd, file, framed, hash, hosts, kubernetes, map, name, packet, plan, records, service, soa,
+    text_service, tree, unframed, v4,
 };
 use nodens_wire::Rtype;
 
@@ -25,7 +26,7 @@ const ETCD: &str = "cedar.example.";
 const FILE: &str = "oak.example.";
 const HOSTS: &str = "home.example.";
 
-/// What is asked, the rcode, and how many records ANSWER has.
+/// What is asked, the rcode, and how many records ANSWER has; [`cluster::QUESTIONS`] are asked too.
 const QUESTIONS: [(&str, u8, usize); 25] = [
     ("web.cedar.example. A", 0, 1),
     ("WEB.cedar.example. A", 0, 1),
@@ -53,6 +54,10 @@ const QUESTIONS: [(&str, u8, usize); 25] = [
     ("printer.home.example. A", 0, 1),
     ("5.2.0.192.in-addr.arpa. PTR", 0, 1),
 ];
+
+fn questions() -> impl Iterator<Item = (&'static str, u8, usize)> {
+    QUESTIONS.into_iter().chain(cluster::QUESTIONS)
+}
 
 fn world() -> Served {
     let services = [
@@ -96,8 +101,14 @@ fn world() -> Served {
             (FILE, plan(file(FILE, 1))),
             (HOSTS, plan(hosts(HOSTS, 2))),
             ("in-addr.arpa.", plan(hosts("in-addr.arpa.", 2))),
+            (cluster::DOMAIN, plan(kubernetes(cluster::DOMAIN, 3, false))),
         ],
-        vec![Zone::Services(services), Zone::Records(oak), Zone::Records(home)],
+        vec![
+            Zone::Services(services),
+            Zone::Records(oak),
+            Zone::Records(home),
+            Zone::Cluster(Box::new(cluster::orchard())),
+        ],
         None,
     )
 }
@@ -182,7 +193,7 @@ fn check(question: &str, rcode: u8, answers: usize, reply: &[u8]) {
 fn datagrams() {
     let mut served = world();
     for size in [None, Some(1232)] {
-        for (question, rcode, answers) in QUESTIONS {
+        for (question, rcode, answers) in questions() {
             let packets: Vec<Vec<u8>> = (0..BATCH as u16).map(|id| packet(id, question, size)).collect();
             let mut rooms = vec![vec![0; 2048]; BATCH];
             let mut lens = [0; BATCH];
@@ -198,14 +209,14 @@ fn datagrams() {
 fn mixed_batches() {
     let mut served = world();
     let packets: Vec<Vec<u8>> = (0..)
-        .zip(QUESTIONS)
+        .zip(questions())
         .map(|(id, (question, ..))| packet(id, question, Some(1232)))
         .collect();
     let mut rooms = vec![vec![0; 2048]; packets.len()];
     let mut lens = vec![0; packets.len()];
     let counted = allocated(&mut served, &packets, &mut rooms, &mut lens);
-    for ((question, rcode, answers), (room, len)) in QUESTIONS.iter().zip(rooms.iter().zip(lens)) {
-        check(question, *rcode, *answers, &room[..len]);
+    for ((question, rcode, answers), (room, len)) in questions().zip(rooms.iter().zip(lens)) {
+        check(question, rcode, answers, &room[..len]);
     }
     assert_eq!(counted.count_total, 0, "{counted:?}");
 }
@@ -216,7 +227,7 @@ fn streams() {
     let stream = StreamId(1);
     served.open(stream);
     let mut reply = Vec::new();
-    for (question, rcode, answers) in QUESTIONS {
+    for (question, rcode, answers) in questions() {
         let bytes: Vec<u8> = (0..BATCH as u16)
             .flat_map(|id| framed(&packet(id, question, None)))
             .collect();

@@ -3,13 +3,17 @@
 //! `SEED=7 cargo test -p nodens-tests oracle` runs one seed and prints its data.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use hickory_proto::op::Message;
+use nodens_engine::cluster::{self, Apex, Authority, Cluster, Endpoint, Kind, Of, Place};
 use nodens_engine::plan::{Plan, Step};
-use nodens_engine::services::{Extra, Host, Service, ServiceTree};
+use nodens_engine::services::{self, Extra, Host, ServiceTree};
 use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, RrSet, Zone};
 use nodens_sources::etcd;
-use nodens_tests::oracle::{Entry, Expected, RecordOracle, ServiceOracle, Value};
+use nodens_tests::oracle::{
+    ClusterOracle, Entry, Expected, Port, RecordOracle, Service, ServiceOracle, Slice, Target, Value,
+};
 use nodens_tests::records::{Line, check_section, line_of, rcode_text, wanted_line};
 use nodens_tests::seed::Seeded;
 use nodens_tests::served::{self, Served, hash};
@@ -68,12 +72,12 @@ fn names_to_ask(of: impl Iterator<Item = String>, seeded: &mut Seeded) -> BTreeS
 }
 
 /// A server of this zone from this step, its answers in the order of the data.
-fn serve(step: Step, zone: Zone) -> Served {
+fn serve(apex: &str, step: Step, zone: Zone) -> Served {
     let plan = Plan {
         steps: [step].into(),
         ..Plan::default()
     };
-    Served::new(vec![(ZONE, plan)], vec![zone], None)
+    Served::new(vec![(apex, plan)], vec![zone], None)
 }
 
 fn ask_all(
@@ -270,7 +274,7 @@ fn record_zones_answer_as_the_list_does() {
         let apex = wire_name(ZONE);
         let apex = Name::from_wire(&apex).expect("a name");
         let mut builder = RecordZoneBuilder::new(RecordZone::unloaded(apex, hash()));
-        let mut served = serve(served::file(ZONE, 0), Zone::Records(builder.finish()));
+        let mut served = serve(ZONE, served::file(ZONE, 0), Zone::Records(builder.finish()));
         let mut before: BTreeMap<String, Vec<RrSet>> = BTreeMap::new();
         for _ in 0..VERSIONS {
             let oracle = random_records(&mut seeded);
@@ -384,9 +388,9 @@ fn json(value: &Value) -> String {
 }
 
 /// Through the parser of the source, then into the engine's form.
-fn service(key: &str, value: Option<&Value>) -> Service {
+fn service(key: &str, value: Option<&Value>) -> services::Service {
     let Some(value) = value else {
-        return Service::unparsable(key.as_bytes());
+        return services::Service::unparsable(key.as_bytes());
     };
     let read = etcd::Service::parse(json(value).as_bytes()).expect("a service");
     let host = match read.host {
@@ -403,7 +407,7 @@ fn service(key: &str, value: Option<&Value>) -> Service {
         weight: read.weight,
         ..Extra::default()
     };
-    Service {
+    services::Service {
         key: key.as_bytes().into(),
         host,
         port: (read.port != -1).then_some(read.port as u16),
@@ -423,7 +427,7 @@ fn service_trees_answer_as_the_map_does() {
         let mut seeded = Seeded::new(seed);
         let apex = wire_name(ZONE);
         let mut tree = ServiceTree::unsynced(Name::from_wire(&apex).expect("a name"), 1, hash());
-        let mut served = serve(served::etcd(ZONE, 0), Zone::Services(tree.clone()));
+        let mut served = serve(ZONE, served::etcd(ZONE, 0), Zone::Services(tree.clone()));
         let mut before: BTreeMap<String, Option<Value>> = BTreeMap::new();
         for _ in 0..VERSIONS {
             let oracle = random_services(&mut seeded);
@@ -467,4 +471,234 @@ fn service_trees_answer_as_the_map_does() {
         }
     }
     println!("{asked} questions to service trees");
+}
+
+// ---- clusters
+
+const DOMAIN: &str = "pond.local.";
+const NAMESPACES: [&str; 3] = ["orchard", "meadow", "bog"];
+const PORTS: [Port; 4] = [
+    ("http", "tcp", 80),
+    ("metrics", "tcp", 80),
+    ("dns", "udp", 53),
+    ("", "tcp", 9),
+];
+
+fn random_ports(seeded: &mut Seeded) -> Vec<Port> {
+    PORTS.into_iter().filter(|_| seeded.once_in(2)).collect()
+}
+
+fn random_target(place: usize, seeded: &mut Seeded) -> Target {
+    let place = place as u8;
+    match seeded.below(6) {
+        0 | 1 => Target::Headless,
+        2 => Target::Alias(match seeded.below(5) {
+            0 => "www.oak.example.".to_owned(),
+            _ => format!("{}.svc.{DOMAIN}", random_service(seeded)),
+        }),
+        3 => Target::Own(vec![
+            IpAddr::from([10, 96, 0, place]),
+            format!("fd00::{}", 1 + place).parse().expect("an address"),
+        ]),
+        _ => Target::Own(vec![IpAddr::from([10, 96, 0, place])]),
+    }
+}
+
+fn random_service(seeded: &mut Seeded) -> String {
+    let name = *seeded.pick(&["web", "db", "cache", "a"]);
+    format!("{name}.{}", seeded.pick(&NAMESPACES))
+}
+
+fn random_address(seeded: &mut Seeded) -> IpAddr {
+    let number = seeded.below(6) as u8;
+    match seeded.below(4) {
+        0 => format!("fd00:1::{}", 1 + number).parse().expect("an address"),
+        _ => IpAddr::from([10, 1, 0, number]),
+    }
+}
+
+/// Changes some objects of a cluster.
+fn change(oracle: &mut ClusterOracle, seeded: &mut Seeded) {
+    for (place, namespace) in NAMESPACES.iter().enumerate() {
+        if place == 0 || !seeded.once_in(3) {
+            oracle.namespaces.insert((*namespace).to_owned());
+        } else {
+            oracle.namespaces.remove(*namespace);
+        }
+    }
+    for _ in 0..1 + seeded.below(12) {
+        let key = random_service(seeded);
+        if seeded.once_in(4) {
+            oracle.services.remove(&key);
+        } else {
+            let ports = random_ports(seeded);
+            // An address belongs to one service.
+            let place = oracle
+                .services
+                .keys()
+                .position(|own| *own == key)
+                .unwrap_or(oracle.services.len());
+            let target = random_target(place, seeded);
+            oracle.services.insert(key, Service { target, ports });
+        }
+        let id = (random_service(seeded), format!("slice-{}", seeded.below(3)));
+        if seeded.once_in(4) {
+            oracle.slices.remove(&id);
+        } else {
+            let endpoints = (0..seeded.below(4)).map(|_| {
+                let label = seeded.once_in(3).then(|| *seeded.pick(&["db-0", "db-1", "twin"]));
+                (random_address(seeded), label)
+            });
+            let endpoints = endpoints.collect();
+            let ports = random_ports(seeded);
+            oracle.slices.insert(id, Slice { ports, endpoints });
+        }
+        let pod = random_address(seeded);
+        if seeded.once_in(3) {
+            oracle.pods.remove(&pod);
+        } else {
+            oracle.pods.insert(pod, (*seeded.pick(&NAMESPACES)).to_owned());
+        }
+    }
+}
+
+fn labels(text: &str) -> Vec<u8> {
+    let mut name = wire_name(text);
+    name.pop();
+    name
+}
+
+fn engine_ports(ports: &[Port]) -> Box<[cluster::Port]> {
+    let port = |&(name, protocol, number): &Port| cluster::Port {
+        name: name.as_bytes().into(),
+        protocol: protocol.as_bytes().into(),
+        number,
+    };
+    ports.iter().map(port).collect()
+}
+
+fn engine_service(service: &Service) -> cluster::Service {
+    let kind = match &service.target {
+        Target::Own(addresses) => Kind::Addresses(addresses.iter().map(|&address| address.into()).collect()),
+        Target::Headless => Kind::Endpoints,
+        Target::Alias(name) => Kind::Alias(wire_name(name).into()),
+    };
+    cluster::Service {
+        kind,
+        ports: engine_ports(&service.ports),
+        external: Box::default(),
+    }
+}
+
+fn engine_slice(id: &str, slice: &Slice) -> cluster::Slice {
+    let endpoint = |(address, label): &(IpAddr, Option<&str>)| Endpoint {
+        place: Place::Address((*address).into()),
+        label: label.map(|label| label.as_bytes().into()),
+        zone: None,
+    };
+    let endpoints = slice.endpoints.iter().map(endpoint).collect();
+    cluster::Slice::new(
+        id.as_bytes(),
+        b"",
+        engine_ports(&slice.ports),
+        Box::default(),
+        endpoints,
+    )
+}
+
+/// Makes of one version what the other is, object by object.
+fn edit(from: &ClusterOracle, to: &ClusterOracle, editor: &mut cluster::Editor) {
+    for gone in from.namespaces.difference(&to.namespaces) {
+        editor.namespace(&labels(gone), false);
+    }
+    for come in to.namespaces.difference(&from.namespaces) {
+        editor.namespace(&labels(come), true);
+    }
+    for key in from.services.keys().filter(|key| !to.services.contains_key(*key)) {
+        editor.service(Of::Cluster, &labels(key), None);
+    }
+    for (key, service) in to
+        .services
+        .iter()
+        .filter(|(key, own)| from.services.get(*key) != Some(own))
+    {
+        editor.service(Of::Cluster, &labels(key), Some(engine_service(service)));
+    }
+    for (key, id) in from.slices.keys().filter(|key| !to.slices.contains_key(*key)) {
+        editor.remove_slice(Of::Cluster, &labels(key), id.as_bytes());
+    }
+    for ((key, id), slice) in to.slices.iter().filter(|(key, own)| from.slices.get(*key) != Some(own)) {
+        editor.put_slice(Of::Cluster, &labels(key), engine_slice(id, slice));
+    }
+    for (address, namespace) in from
+        .pods
+        .iter()
+        .filter(|(address, own)| to.pods.get(*address) != Some(own))
+    {
+        editor.pod(&(*address).into(), &labels(namespace), false);
+    }
+    for (address, namespace) in to
+        .pods
+        .iter()
+        .filter(|(address, own)| from.pods.get(*address) != Some(own))
+    {
+        editor.pod(&(*address).into(), &labels(namespace), true);
+    }
+    editor.synced();
+}
+
+fn empty_cluster() -> Cluster {
+    let apex = Apex {
+        name: NameBuf::from_text(DOMAIN).expect("a name"),
+        soa_ttl: 5,
+        minimum: 5,
+        authority: Authority::Dns,
+    };
+    Cluster::unsynced(vec![apex], 1, hash())
+}
+
+#[test]
+fn clusters_answer_as_the_lists_do_however_they_were_made() {
+    const TYPES: [&str; 7] = ["A", "AAAA", "SRV", "CNAME", "TXT", "MX", "SOA"];
+    let mut asked = 0;
+    for seed in seeds() {
+        let mut seeded = Seeded::new(seed);
+        let nothing = ClusterOracle {
+            zone: DOMAIN.into(),
+            ttl: 5,
+            ignores_empty: seed % 2 == 1,
+            ..ClusterOracle::default()
+        };
+        let mut oracle = nothing.clone();
+        let mut grown = empty_cluster();
+        let mut served = serve(
+            DOMAIN,
+            served::kubernetes(DOMAIN, 0, oracle.ignores_empty),
+            Zone::Cluster(Box::new(grown.clone())),
+        );
+        for _ in 0..VERSIONS {
+            let before = oracle.clone();
+            change(&mut oracle, &mut seeded);
+            let mut editor = grown.edit();
+            edit(&before, &oracle, &mut editor);
+            grown = editor.finish(1_700_000_000);
+            let mut editor = empty_cluster().edit();
+            edit(&nothing, &oracle, &mut editor);
+            let built = editor.finish(1_700_000_000);
+            let mut names = BTreeSet::new();
+            let (written, old) = (oracle.written(), before.written());
+            for name in written.names().chain(old.names()).cloned() {
+                let asks = !matches!(name.as_str(), "ns.dns.pond.local." | "dns-version.pond.local.");
+                names.insert(format!("{}.{name}", seeded.pick(&["a", "zz", "10-1-0-3", "_sctp"])));
+                names.extend(Some(name).filter(|_| asks));
+            }
+            for cluster in [&grown, &built] {
+                served.publish(0, Zone::Cluster(Box::new(cluster.clone())));
+                asked += ask_all(seed, &mut served, &names, &TYPES, &oracle, &|name, rtype| {
+                    written.resolve(name, rtype)
+                });
+            }
+        }
+    }
+    println!("{asked} questions to clusters");
 }

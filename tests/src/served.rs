@@ -5,9 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use hickory_proto::op::{Edns, Message};
+use nodens_engine::cluster::{Pods, Shown, View, Zoned};
 use nodens_engine::io::{Datagram, Effect, ListenerId, Peer, StreamEvent, StreamId};
 use nodens_engine::log::{Classes, LogQueue, LogRule};
-use nodens_engine::plan::{Hosts, LoadBalance, Plan, Source, Step, ZoneMap};
+use nodens_engine::plan::{Hosts, Kubernetes, LoadBalance, Plan, Source, Step, ZoneMap};
 use nodens_engine::responder::{Now, Responder};
 use nodens_engine::services::{Editor, Extra, Host, Service, ServiceTree};
 use nodens_engine::snapshot::{Choice, Config, Data, Listener, Route, ZoneId};
@@ -60,6 +61,28 @@ pub fn file(apex: &str, id: u32) -> Step {
         fallthrough: None,
         upstream: None,
         stubs: None,
+    })
+}
+
+/// A step that answers one zone from a cluster whose pods are looked for.
+pub fn kubernetes(apex: &str, id: u32, ignore_empty_services: bool) -> Step {
+    let shown = Shown {
+        place: 0,
+        kind: Zoned::Forward,
+    };
+    Step::Kubernetes(Kubernetes {
+        data: ZoneId(id),
+        zones: map(hash(), apex, shown),
+        fallthrough: None,
+        view: Arc::new(View {
+            ttl: 5,
+            namespaces: None,
+            pods: Pods::Verified,
+            ignore_empty_services,
+            zonal: false,
+            primary: name(apex),
+            own: Vec::new(),
+        }),
     })
 }
 

@@ -14,7 +14,8 @@ use super::schema::{Meaning, PortName, read};
 use super::view::{Shown, View, Zoned};
 use super::{Cluster, Soa};
 use crate::answer::{Answer, Bytes, Owner, Pending, Pick, Purpose, Reason, Tail};
-use crate::plan::{Asked, StepName};
+use crate::encode::SRV_FIXED_LEN;
+use crate::plan::{Asked, Held, StepName};
 use crate::services::answer::Scratch;
 
 /// Aliases in one answer.
@@ -41,6 +42,8 @@ pub(crate) struct Look<'a, 'z> {
     pub(crate) asked: &'a Asked<'a>,
     /// Bytes of the name in front of the zone's.
     pub(crate) apex_at: usize,
+    /// What the first pass over a batch found at the name.
+    pub(crate) held: Option<&'a Held<'z>>,
     /// Of addresses, in seconds.
     pub(crate) ttl: u32,
     pub(crate) scratch: &'a mut Scratch,
@@ -58,8 +61,11 @@ impl<'a, 'z> Look<'a, 'z> {
         let asked = self.asked;
         let labels = &asked.folded[..self.apex_at];
         let found = match self.shown.kind {
-            Zoned::Forward => self.cluster.find(self.view, Of::Cluster, read(labels, self.view.zonal)),
-            Zoned::Clusterset => self.cluster.find(self.view, Of::Clusterset, read(labels, false)),
+            Zoned::Forward => {
+                let meaning = read(labels, self.view.zonal);
+                self.cluster.find(self.view, Of::Cluster, meaning, self.held)
+            }
+            Zoned::Clusterset => self.cluster.find(self.view, Of::Clusterset, read(labels, false), None),
             Zoned::Reverse => match read(labels, false) {
                 Meaning::Apex => Found::Apex,
                 Meaning::Version => Found::Version,
@@ -237,7 +243,7 @@ impl<'a, 'z> Look<'a, 'z> {
             Zoned::Clusterset => Of::Clusterset,
             Zoned::Forward | Zoned::Reverse => Of::Cluster,
         };
-        match self.cluster.find(self.view, of, read(labels, self.view.zonal)) {
+        match self.cluster.find(self.view, of, read(labels, self.view.zonal), None) {
             Found::Missing => {
                 self.missing(StepName::Kubernetes, answer);
             }
@@ -266,7 +272,7 @@ impl<'a, 'z> Look<'a, 'z> {
         owner: Owner<'z>,
         answer: &mut Answer<'z>,
     ) {
-        let Some(target) = self.name(&[entry.key(), b"\x03svc"], self.apex(), answer) else {
+        let Some(mut target) = self.name(&[entry.key(), b"\x03svc"], self.apex(), answer) else {
             return;
         };
         let meant = |other: &&Port| port.is_none_or(|port| port.is(other));
@@ -278,6 +284,9 @@ impl<'a, 'z> Look<'a, 'z> {
             }
             let _ = numbers.try_push(port.number);
             let rdata = answer.join(&fixed(weight, port.number), target);
+            if numbers.len() == 1 {
+                target = rdata.behind(SRV_FIXED_LEN);
+            }
             pick(Section::Answer, owner, Rtype::SRV, self.view.ttl, rdata, answer);
         }
         if !numbers.is_empty() {
@@ -387,7 +396,7 @@ impl<'a, 'z> Look<'a, 'z> {
             let Some(address) = endpoint.address().filter(|_| !slice.ports.is_empty()) else {
                 continue;
             };
-            let Some(target) = self.endpoint_name(slice, endpoint, entry.key(), behind, self.apex(), answer) else {
+            let Some(mut target) = self.endpoint_name(slice, endpoint, entry.key(), behind, self.apex(), answer) else {
                 continue;
             };
             // Most names are told once, and are not looked for.
@@ -395,6 +404,7 @@ impl<'a, 'z> Look<'a, 'z> {
             for port in slice.ports.iter().filter(meant) {
                 if name.is_none_or(|name| self.scratch.is_first(targets, name, port.number.into())) {
                     let rdata = answer.join(&fixed(weight, port.number), target);
+                    target = rdata.behind(SRV_FIXED_LEN);
                     pick(Section::Answer, owner, Rtype::SRV, ttl, rdata, answer);
                 }
             }
@@ -499,12 +509,6 @@ impl<'a, 'z> Look<'a, 'z> {
         for address in addresses.filter(|address| address.rtype() == rtype) {
             self.add_once(round, address, owner, answer);
         }
-    }
-}
-
-impl Entry {
-    pub(super) fn key(&self) -> &[u8] {
-        self.key.as_bytes()
     }
 }
 

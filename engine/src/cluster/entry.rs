@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use nodens_wire::label;
+
 use super::objects::{Address, Place, Service, Slice};
 use crate::zone::small::Small;
 use crate::zone::trie::Keyed;
@@ -12,9 +14,9 @@ const NAME_INLINE: usize = 38;
 
 /// A service, or slices that wait for theirs.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     /// The labels of service and namespace, folded and in wire form.
-    pub(super) key: Small<NAME_INLINE>,
+    key: Small<NAME_INLINE>,
     pub(super) service: Option<Arc<Service>>,
     pub(super) slices: Box<[Arc<Slice>]>,
     /// The addresses of all endpoints, each once.
@@ -59,6 +61,24 @@ impl Entry {
             v6: v6.into(),
             shares_labels,
         }
+    }
+
+    /// Whether it is the entry of these labels.
+    #[inline]
+    pub(super) fn is(&self, labels: &[u8]) -> bool {
+        label::eq(self.key(), labels)
+    }
+
+    /// The labels of service and namespace.
+    #[inline]
+    pub(super) fn key(&self) -> &[u8] {
+        self.key.as_bytes()
+    }
+
+    /// Has its cache lines brought in.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        std::hint::black_box((self.key().len(), self.v4.len()));
     }
 
     /// There is an endpoint that is ready.

@@ -103,7 +103,7 @@ impl<'a, 'z> Look<'a, 'z> {
             _ => return Outside::Missing,
         }
         let key = labels.between(0, 2).unwrap_or_default();
-        let Some((entry, service)) = self.cluster.shown(self.view, Of::Cluster, key) else {
+        let Some((entry, service)) = self.cluster.shown(self.view, Of::Cluster, key, None) else {
             return Outside::Missing;
         };
         let part = labels.part(2, false);

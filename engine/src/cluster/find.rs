@@ -9,6 +9,7 @@ use super::objects::{Address, Endpoint, Kind, Place, Port, Service, Slice};
 use super::reverse::{self, Rank, Reverse, Side};
 use super::schema::{Meaning, Part, PortName};
 use super::view::{Pods, View};
+use crate::plan::Held;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -143,8 +144,14 @@ impl Entry {
 }
 
 impl Cluster {
-    /// What there is at a name below a zone of services and pods.
-    pub(super) fn find<'a, 'z>(&'z self, view: &View, of: Of, meaning: Meaning<'a>) -> Found<'a, 'z> {
+    /// What there is at a name below a zone of services and pods; `held` is what the first pass found there.
+    pub(super) fn find<'a, 'z>(
+        &'z self,
+        view: &View,
+        of: Of,
+        meaning: Meaning<'a>,
+        held: Option<&Held<'z>>,
+    ) -> Found<'a, 'z> {
         match meaning {
             Meaning::Apex => Found::Apex,
             Meaning::Always => Found::Empty,
@@ -152,7 +159,7 @@ impl Cluster {
             Meaning::NameServer => Found::NameServer,
             Meaning::Services(namespace) if self.shows(view, namespace) => Found::Empty,
             Meaning::Pods(namespace) if view.pods != Pods::Disabled && self.shows(view, namespace) => Found::Empty,
-            Meaning::Service { labels, part } => self.find_service(view, of, labels, part),
+            Meaning::Service { labels, part } => self.find_service(view, of, labels, part, held),
             Meaning::Pod { label, namespace } => self.find_pod(view, label, namespace),
             Meaning::Nothing | Meaning::Services(_) | Meaning::Pods(_) => Found::Missing,
         }
@@ -163,8 +170,15 @@ impl Cluster {
         view.exposes(namespace) && self.has_namespace(namespace)
     }
 
-    fn find_service<'a, 'z>(&'z self, view: &View, of: Of, labels: &[u8], part: Part<'a>) -> Found<'a, 'z> {
-        let Some((entry, service)) = self.shown(view, of, labels) else {
+    fn find_service<'a, 'z>(
+        &'z self,
+        view: &View,
+        of: Of,
+        labels: &[u8],
+        part: Part<'a>,
+        held: Option<&Held<'z>>,
+    ) -> Found<'a, 'z> {
+        let Some((entry, service)) = self.shown(view, of, labels, held) else {
             return Found::Missing;
         };
         match &service.kind {
@@ -276,7 +290,7 @@ impl Cluster {
         mut visit: impl FnMut(Rank, &'z Entry) -> ControlFlow<()>,
     ) {
         reverse::each(&self.addresses, side, address, |reversed| {
-            match self.shown(view, Of::Cluster, reversed.labels()) {
+            match self.shown(view, Of::Cluster, reversed.labels(), None) {
                 Some((entry, _)) => visit(reversed.rank(), entry),
                 None => ControlFlow::Continue(()),
             }

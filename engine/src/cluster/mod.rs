@@ -49,21 +49,23 @@ use std::sync::Arc;
 pub use answer::{ALIASES_MAX, ENDPOINTS_MAX};
 pub(crate) use answer::{Look, Outcome};
 pub use editor::{Editor, Of};
-use entry::Entry;
+pub(crate) use entry::Entry;
 pub use history::HISTORY_MAX;
 use history::History;
 pub(crate) use metadata::of_name;
 pub use objects::{Address, Endpoint, External, Kind, Place, Port, Service, Slice};
 pub(crate) use outgoing::Outgoing;
 use reverse::Reversed;
+pub(crate) use schema::service_at;
 pub use soa::{Apex, Authority};
 pub use view::{ExternalView, Pods, Shown, View, Zoned};
 pub(crate) use whole::Shows;
 
+use crate::plan::Held;
 use crate::zone::keys::Keys;
 use crate::zone::small::Small;
 use crate::zone::soa::Soa;
-use crate::zone::trie::{Keyed, NameHash, Trie};
+use crate::zone::trie::{Keyed, NameHash, Spot, Trie};
 
 /// One version of what is known of a cluster. See the module.
 #[derive(Clone, Debug)]
@@ -153,14 +155,31 @@ impl Cluster {
         self.services.len()
     }
 
+    /// See [`Trie::touch`].
+    #[inline]
+    pub(crate) fn touch(&self, hash: u64) -> Spot<'_, Entry> {
+        self.services.touch(hash)
+    }
+
     /// The namespace of a label in wire form exists.
     fn has_namespace(&self, label: &[u8]) -> bool {
         self.namespaces.get(self.hash.of(label), label).is_some()
     }
 
-    /// The service of these labels, if it may be shown: its own and its namespace's, folded and in wire form.
-    fn shown(&self, view: &View, of: Of, labels: &[u8]) -> Option<(&Entry, &Service)> {
-        let entry = self.service(of, labels)?;
+    /// The service of these labels, if it may be shown: its own and its namespace's, folded and in wire form. `held` is what
+    /// the first pass over a batch found at them.
+    fn shown<'z>(
+        &'z self,
+        view: &View,
+        of: Of,
+        labels: &[u8],
+        held: Option<&Held<'z>>,
+    ) -> Option<(&'z Entry, &'z Service)> {
+        let entry = match held {
+            Some(Held::Nothing) => return None,
+            Some(&Held::Service(entry)) if entry.is(labels) => entry,
+            _ => self.service(of, labels)?,
+        };
         let service = entry.service.as_deref()?;
         self.shows(view, entry.namespace()).then_some((entry, service))
     }

@@ -52,12 +52,22 @@ impl Address {
     /// in one.
     pub(crate) fn dashed(&self) -> Label {
         let mut label = Label::new();
-        // The longest text of an address has 45 bytes.
-        let written = match *self {
-            Self::V4([a, b, c, d]) => write!(label, "{a}-{b}-{c}-{d}"),
-            Self::V6(octets) => write!(label, "{}", Ipv6Addr::from(octets)),
-        };
-        debug_assert!(written.is_ok());
+        match self {
+            Self::V4(octets) => {
+                for (at, octet) in octets.iter().enumerate() {
+                    if at > 0 {
+                        label.push(b'-');
+                    }
+                    push_decimal(*octet, &mut label);
+                }
+                return label;
+            }
+            Self::V6(octets) => {
+                // The longest text of an address has 45 bytes.
+                let written = write!(label, "{}", Ipv6Addr::from(*octets));
+                debug_assert!(written.is_ok());
+            }
+        }
         for byte in &mut label {
             if matches!(*byte, b':' | b'.') {
                 *byte = b'-';
@@ -105,6 +115,17 @@ impl Address {
                 .zip(label)
                 .all(|(own, other)| own == other || matches!(own, b':' | b'.') && *other == b'-')
     }
+}
+
+fn push_decimal(number: u8, label: &mut Label) {
+    let [hundreds, tens, ones] = [number / 100, number / 10 % 10, number % 10].map(|digit| b'0' + digit);
+    if number >= 100 {
+        label.push(hundreds);
+    }
+    if number >= 10 {
+        label.push(tens);
+    }
+    label.push(ones);
 }
 
 /// A port of a service or a slice.
@@ -197,6 +218,11 @@ impl Endpoint {
     pub(super) fn labels(&self, cluster: &[u8]) -> Option<ArrayVec<u8, 130>> {
         let own = self.label();
         let mut labels = ArrayVec::new();
+        if cluster.is_empty() && !own.is_empty() && !own.contains(&b'.') {
+            labels.push(own.len() as u8);
+            labels.try_extend_from_slice(&own).ok()?;
+            return Some(labels);
+        }
         for label in own
             .split(|byte| *byte == b'.')
             .chain([cluster])

@@ -115,6 +115,7 @@ impl<'a> Labels<'a> {
     }
 
     /// What stands in front of the labels that name a service.
+    #[inline]
     pub(super) fn part(&self, service_at: usize, zonal: bool) -> Part<'a> {
         let label = |place: usize| self.nth_back(service_at + place).unwrap_or_default();
         match self.len() - service_at {
@@ -135,8 +136,29 @@ impl<'a> Labels<'a> {
     }
 }
 
+/// Where the labels of a service and its namespace begin and end, in a name of services.
+#[inline]
+pub(crate) fn service_at(labels: &[u8]) -> Option<(u8, u8)> {
+    const LAST: &[u8] = b"\x03svc";
+    let end = labels.strip_suffix(LAST)?.len();
+    let (mut at, mut namespace, mut service) = (0, None, None);
+    while at < end {
+        (service, namespace) = (namespace, Some(at));
+        at += 1 + usize::from(labels[at]);
+    }
+    // The four bytes may have been the end of another label. A name has 255 bytes at most.
+    service.filter(|_| at == end).map(|from| (from as u8, end as u8))
+}
+
 /// Reads folded labels in wire form. `zonal`: names of topology zones are served.
 pub(super) fn read(labels: &[u8], zonal: bool) -> Meaning<'_> {
+    if let Some((from, end)) = service_at(labels) {
+        let (front, service) = labels.split_at(from.into());
+        return Meaning::Service {
+            labels: &service[..usize::from(end - from)],
+            part: Labels::of(front).part(0, zonal),
+        };
+    }
     let labels = Labels::of(labels);
     let Some(last) = labels.nth_back(0) else {
         return Meaning::Apex;
@@ -147,10 +169,6 @@ pub(super) fn read(labels: &[u8], zonal: bool) -> Meaning<'_> {
         (b"dns", 2) if labels.nth_back(1) == Some(b"ns") => Meaning::NameServer,
         (b"svc", 2) => Meaning::Services(labels.between(1, 2).unwrap_or_default()),
         (b"pod", 2) => Meaning::Pods(labels.between(1, 2).unwrap_or_default()),
-        (b"svc", _) => Meaning::Service {
-            labels: labels.between(1, 3).unwrap_or_default(),
-            part: labels.part(3, zonal),
-        },
         (b"pod", 3..=5) => Meaning::Pod {
             label: labels.nth_back(2).unwrap_or_default(),
             namespace: labels.between(1, 2).unwrap_or_default(),

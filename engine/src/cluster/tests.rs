@@ -124,6 +124,7 @@ fn text(cluster: &Cluster, view: &View, name: &str, rtype: Rtype) -> String {
         shown: Shown { place, kind },
         asked: &asked,
         apex_at,
+        held: None,
         ttl: view.ttl,
         scratch: &mut Scratch::default(),
     }

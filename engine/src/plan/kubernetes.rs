@@ -99,7 +99,7 @@ fn look<'v, 'z>(
     ttl: u32,
     visit: &'v mut Visit<'_, 'z>,
 ) -> Option<Look<'v, 'z>> {
-    let (apex_at, &shown) = zones.find(visit.asked.folded)?;
+    let (apex_at, shown) = visit.shown(zones)?;
     let Some(Zone::Cluster(cluster)) = visit.data.zone(data) else {
         return None;
     };
@@ -109,6 +109,7 @@ fn look<'v, 'z>(
         shown,
         asked: visit.asked,
         apex_at,
+        held: visit.held(),
         ttl,
         scratch: visit.services,
     })

@@ -76,14 +76,21 @@ fn shuffle_all(prefer: &[Cidr], random: &mut ChaCha8Rng, answer: &mut Answer<'_>
     let Answer { sections, made, .. } = answer;
     for (picks, from) in sections.iter_mut().zip(from) {
         let picks = &mut picks[from..];
-        if picks.len() < 2 {
+        let (Some(first), true) = (picks.first().map(|pick| pick.rtype), picks.len() > 1) else {
             continue;
-        }
-        arrange(picks, |pick| rank(pick.rtype));
-        for wanted in [2, 3] {
-            let start = picks.partition_point(|pick| rank(pick.rtype) < wanted);
-            let end = picks.partition_point(|pick| rank(pick.rtype) <= wanted);
-            shuffle(&mut picks[start..end], random);
+        };
+        if picks.iter().all(|pick| pick.rtype == first) {
+            // Nearly always.
+            if matches!(rank(first), 2 | 3) {
+                shuffle(picks, random);
+            }
+        } else {
+            arrange(picks, |pick| rank(pick.rtype));
+            for wanted in [2, 3] {
+                let start = picks.partition_point(|pick| rank(pick.rtype) < wanted);
+                let end = picks.partition_point(|pick| rank(pick.rtype) <= wanted);
+                shuffle(&mut picks[start..end], random);
+            }
         }
         if !prefer.is_empty() {
             arrange(picks, |pick| match rank(pick.rtype) {
@@ -167,8 +174,18 @@ fn arrange(picks: &mut [Pick<'_>], key: impl Fn(&Pick<'_>) -> u8) {
     }
 }
 
+/// Places that are drawn with one random number: the orders of so many records are far fewer than its values.
+const DRAWN_TOGETHER: usize = 12;
+
 pub(super) fn shuffle(picks: &mut [Pick<'_>], random: &mut ChaCha8Rng) {
-    for i in (1..picks.len()).rev() {
-        picks.swap(i, random.random_range(0..=i));
+    let mut drawn: u64 = 0;
+    for (count, i) in (1..picks.len()).rev().enumerate() {
+        if count % DRAWN_TOGETHER == 0 {
+            drawn = random.random();
+        }
+        // A fraction times the number of places is a place, and what is left is a fraction again.
+        let product = u128::from(drawn) * (i as u128 + 1);
+        drawn = product as u64;
+        picks.swap(i, (product >> 64) as usize);
     }
 }

@@ -48,6 +48,7 @@ use std::time::Duration;
 use nodens_wire::{Name, NameBuf, Rclass, Rtype};
 
 use crate::answer::Answer;
+use crate::cluster::{self, Shown, Zoned, service_at};
 use crate::forward::{Canary, Stanza};
 use crate::log::LogRule;
 use crate::services::Entry;
@@ -219,6 +220,15 @@ pub struct Plan {
     pub cancel: Option<Duration>,
 }
 
+impl Probe<'_> {
+    /// What is looked for, of the folded name.
+    #[inline]
+    pub(crate) fn key<'a>(&self, name: &'a [u8]) -> &'a [u8] {
+        let (from, to) = self.key;
+        &name[usize::from(from)..usize::from(to)]
+    }
+}
+
 impl Plan {
     /// Whether anything here handles queries at all; a block of settings alone refuses.
     #[must_use]
@@ -290,6 +300,7 @@ impl Plan {
     pub(crate) fn first_zone(&self, name: &[u8], known: usize) -> Option<Probe<'static>> {
         let from = self.steps.before_sources;
         for (step, at) in self.steps[usize::from(from)..].iter().zip(from..) {
+            let (mut key, mut shown) = (None, None);
             let found = match step {
                 Step::Hosts(hosts) => Some((name.len() - 1, hosts.data)),
                 // A stub zone may hold it, wherever it lies.
@@ -303,8 +314,18 @@ impl Plan {
                     .zones
                     .find_near(name, known)
                     .map(|(len, zone)| (len, zone.data)),
+                Step::Kubernetes(step) => step.zones.find_near(name, known).map(|(len, &own)| {
+                    // A name of another kind than a service's is not looked for here.
+                    let service = if own.kind == Zoned::Forward {
+                        service_at(&name[..len])
+                    } else {
+                        None
+                    };
+                    key = Some(service.unwrap_or_default());
+                    shown = Some(own);
+                    (len, step.data)
+                }),
                 // One look-up says less there than the name.
-                Step::Kubernetes(step) if step.zones.contains(name) => return None,
                 Step::K8sExternal(step) if step.zones.contains(name) => return None,
                 Step::Auto(auto) if auto.zones.contains(name) => return None,
                 _ => None,
@@ -314,7 +335,10 @@ impl Plan {
                     begin: self.steps.watcher.unwrap_or(at),
                     step: at,
                     len,
+                    // A name has 255 bytes at most.
+                    key: key.unwrap_or((0, len as u8)),
                     zone,
+                    shown,
                     hash: 0,
                     held: Held::Unknown,
                 });
@@ -477,9 +501,13 @@ pub(crate) struct Probe<'z> {
     pub(crate) step: u16,
     /// Bytes of the name in front of the zone's.
     pub(crate) len: usize,
+    /// Which bytes of the name are looked for: mostly those in front of the zone's.
+    pub(crate) key: (u8, u8),
     /// The zone.
     pub(crate) zone: ZoneId,
-    /// The hash of the name's first `len` bytes.
+    /// How it shows a cluster, if it does.
+    pub(crate) shown: Option<Shown>,
+    /// The hash of the key.
     pub(crate) hash: u64,
     /// What has that hash.
     pub(crate) held: Held<'z>,
@@ -494,12 +522,16 @@ pub(crate) enum Held<'z> {
     NearEntry(Spot<'z, Entry>),
     /// A place in a record zone.
     NearNode(Spot<'z, Node>),
+    /// A place among the services of a cluster.
+    NearService(Spot<'z, cluster::Entry>),
     /// Nothing: the name is not there.
     Nothing,
     /// A name of a service tree.
     Entry(&'z Entry),
     /// A name of a record zone.
     Node(&'z Node),
+    /// A service of a cluster.
+    Service(&'z cluster::Entry),
 }
 
 /// What a step did. Nothing else decides where a question goes.

@@ -7,7 +7,7 @@ use nodens_wire::{Name, NameBuf, Rcode, Rtype, Section};
 use super::autopath::Autopath;
 use super::dns64::{self, Dns64};
 use super::rewrite::{Asker, Question, Rewrite, Rewritten, value_at};
-use super::{Asked, Client, Plan, Step, StepName, Walk};
+use super::{Asked, Client, Plan, Step, StepName, Visit, Walk};
 use crate::answer::{Answer, Owner, Pending, Pick, Purpose, Reason};
 use crate::captures::Scratch;
 use crate::snapshot::Data;
@@ -24,19 +24,14 @@ pub(super) enum Nested<'z> {
     Failed(Reason),
 }
 
-/// What a step has the steps behind it do; nothing where it leaves the question alone.
-#[inline]
-pub(super) fn of<'z>(
-    step: &'z Step,
-    plan: &Plan,
-    asked: &Asked<'_>,
-    client: &Client<'_>,
-    port: u16,
-    data: &Data,
-) -> Option<Nested<'z>> {
+/// What a step has the steps behind it do; nothing where it leaves the question alone. Kept apart from the loop over steps,
+/// where every query would pay for it.
+#[inline(never)]
+pub(super) fn of<'z>(step: &'z Step, plan: &Plan, asked: &Asked<'_>, visit: &Visit<'_, 'z>) -> Option<Nested<'z>> {
+    let client = visit.client;
     match step {
-        Step::Rewrite(rewrite) => rewritten(rewrite, plan, asked, client, port, data),
-        Step::Autopath(autopath) => tries(autopath, asked, client, data),
+        Step::Rewrite(rewrite) => rewritten(rewrite, plan, asked, client, visit.port(), visit.data),
+        Step::Autopath(autopath) => tries(autopath, asked, client, visit.data),
         Step::Dns64(dns64) => {
             let is_for = dns64.is_for(!client.origin.peer.is_ipv4(), asked.rtype, asked.rclass);
             is_for.then_some(Nested::Translated(dns64))

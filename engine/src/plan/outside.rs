@@ -22,8 +22,8 @@ impl Walk<'_, '_> {
     /// Answers with what the servers of this stanza say; where none does, the alias that leads there has to do.
     pub(super) fn outside(&mut self, stanza: &Arc<Stanza>, name: NameBuf, rtype: Rtype, answer: &mut Answer<'_>) {
         // What etcd says is not kept, and this is a part of it.
-        let ask = self.client.asks(stanza, name, rtype, Rclass::IN);
-        match self.told.of(&ask) {
+        let ask = self.setting.client.asks(stanza, name, rtype, Rclass::IN);
+        match self.setting.told.of(&ask) {
             Some(Said::Reply { bytes, .. }) => Reply::new(bytes).answer(|ttl| ttl, answer),
             Some(Said::Failed(failed)) => answer.rcode = failed.rcode(),
             None => self.wants = Some(Box::new(ask)),

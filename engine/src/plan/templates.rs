@@ -82,7 +82,7 @@ pub(super) fn enter<'z>(step: &'z Templates, plan: &Plan, visit: &mut Visit<'_, 
             name: folded,
             rtype: asked.rtype,
             client: visit.client,
-            port: visit.port,
+            port: visit.port(),
             plan: Some(plan),
             data: visit.data,
         };

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,19 +10,19 @@ use arrayvec::ArrayVec;
 use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, Rtype, label};
 use rand::rngs::ChaCha8Rng;
 
-use super::nested::Nested;
 use super::{
     Asked, Cache, Flow, Held, Plan, Probe, Step, ZoneMap, acl, any, cache, chaos, etcd, file, forward, header, hosts,
     kubernetes, loadbalance, local, looping, minimal, nested, outside, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
 use crate::cache::Cache as Slab;
+use crate::cluster::Shown;
 use crate::edns;
 use crate::forward::{Canary, Stanza};
 use crate::responder::{Now, Origin};
 use crate::services::answer::Scratch;
 use crate::services::{Entry, ServiceTree};
-use crate::snapshot::{Data, Listener, ZoneId};
+use crate::snapshot::{Config, Data, Listener, ZoneId};
 use crate::stats::{Series, WorkerStats};
 use crate::time::Clock;
 use crate::waiting::{Ask, Merge, Said, Told};
@@ -87,21 +88,28 @@ impl Client<'_> {
     }
 }
 
-/// What a step sees.
-pub(crate) struct Visit<'a, 'z> {
-    pub(crate) asked: &'a Asked<'a>,
+/// What is the same for every step of a query's way.
+pub(crate) struct Setting<'a, 'z> {
     pub(crate) client: &'a Client<'a>,
     pub(crate) clock: Clock,
     pub(crate) data: &'z Data,
-    pub(crate) services: &'a mut Scratch,
+    config: &'z Config,
+    listener: &'z Listener,
     pub(crate) stats: &'a WorkerStats,
-    pub(crate) random: &'a mut ChaCha8Rng,
-    /// Records may change places on the way up.
-    pub(crate) shuffles: bool,
     pub(crate) hash: &'a NameHash,
     /// What other servers have said to this query.
     pub(super) told: &'a Told,
-    /// What is to be asked of one before it can go on.
+}
+
+/// What a step sees.
+pub(crate) struct Visit<'a, 'z> {
+    setting: &'a Setting<'a, 'z>,
+    pub(crate) asked: &'a Asked<'a>,
+    pub(crate) services: &'a mut Scratch,
+    pub(crate) random: &'a mut ChaCha8Rng,
+    /// Records may change places on the way up.
+    pub(crate) shuffles: bool,
+    /// What is to be asked of another server before it can go on.
     wants: &'a mut Option<Box<Ask>>,
     /// The cache that the question has come by, until it is looked up there.
     pub(super) cache: Option<(&'z Cache, &'z Slab)>,
@@ -117,10 +125,24 @@ pub(crate) struct Visit<'a, 'z> {
     pub(super) refreshes: &'a mut bool,
     /// EDNS options in wire form that go to the servers that are asked.
     pub(super) options: &'a [u8],
-    /// Of the listener.
-    pub(super) port: u16,
     /// What the first pass found for this step.
     probe: Option<&'a Probe<'z>>,
+}
+
+impl Setting<'_, '_> {
+    /// Of the listener.
+    pub(super) fn port(&self) -> u16 {
+        self.listener.port
+    }
+}
+
+impl<'a, 'z> Deref for Visit<'a, 'z> {
+    type Target = Setting<'a, 'z>;
+
+    #[inline]
+    fn deref(&self) -> &Setting<'a, 'z> {
+        self.setting
+    }
 }
 
 impl<'a, 'z> Visit<'a, 'z> {
@@ -178,10 +200,25 @@ impl<'a, 'z> Visit<'a, 'z> {
         }
     }
 
+    /// The zone of this step that shows a cluster to the name, and how many bytes of it stand in front of the zone's.
+    #[inline]
+    pub(super) fn shown(&self, zones: &ZoneMap<Shown>) -> Option<(usize, Shown)> {
+        match self.probe.and_then(|probe| Some((probe.len, probe.shown?))) {
+            None => zones.find(self.asked.folded).map(|(at, shown)| (at, *shown)),
+            shown => shown,
+        }
+    }
+
+    /// What the first pass found at the name.
+    #[inline]
+    pub(super) fn held(&self) -> Option<&'a Held<'z>> {
+        self.probe.map(|probe| &probe.held)
+    }
+
     /// The entry of the name in a service tree.
     #[inline]
     pub(super) fn entry(&self, tree: &'z ServiceTree, labels: &[u8]) -> Option<&'z Entry> {
-        match self.probe.map(|probe| &probe.held) {
+        match self.held() {
             Some(Held::Nothing) => None,
             Some(&Held::Entry(entry)) if entry.is(labels) => Some(entry),
             _ => tree.entry(self.hash(labels.len(), || tree.hash_of(labels)), labels),
@@ -191,7 +228,7 @@ impl<'a, 'z> Visit<'a, 'z> {
     /// The node of the name in a record zone.
     #[inline]
     pub(super) fn node(&self, zone: &'z RecordZone, labels: &[u8]) -> Option<&'z Node> {
-        match self.probe.map(|probe| &probe.held) {
+        match self.held() {
             Some(Held::Nothing) => None,
             Some(&Held::Node(node)) if label::eq(node.labels(), labels) => Some(node),
             _ => zone.node_at(self.hash(labels.len(), || zone.hash_of(labels)), labels),
@@ -210,24 +247,18 @@ pub(crate) struct Tools<'a> {
 }
 
 /// How far a question came.
-struct Passed<'z> {
-    /// The step that answered, or that has those behind it answer another question.
+struct Passed {
+    /// The step that answered, or that had those behind it answer another question.
     entered: usize,
     merge: Option<Merge>,
-    nested: Option<Nested<'z>>,
 }
 
 /// One query's way through the plans.
 pub(crate) struct Walk<'a, 'z> {
-    now: Now<'z>,
-    listener: &'z Listener,
-    pub(super) client: Client<'a>,
-    stats: &'a WorkerStats,
+    pub(super) setting: Setting<'a, 'z>,
     services: &'a mut Scratch,
     random: &'a mut ChaCha8Rng,
-    pub(super) told: &'a Told,
     pub(super) wants: Option<Box<Ask>>,
-    hash: &'a NameHash,
     /// Room for what the cache gives.
     kept: &'a mut Vec<u8>,
     refreshes: bool,
@@ -243,7 +274,7 @@ impl<'a, 'z> Walk<'a, 'z> {
     pub(crate) fn new(
         now: &Now<'z>,
         listener: &'z Listener,
-        client: Client<'a>,
+        client: &'a Client<'a>,
         told: &'a Told,
         tools: Tools<'a>,
     ) -> Self {
@@ -256,15 +287,19 @@ impl<'a, 'z> Walk<'a, 'z> {
         } = tools;
         let (aliases_left, additional_left) = (ALIASES_MAX, ADDITIONAL_MAX);
         Self {
-            now: *now,
-            listener,
-            client,
-            stats,
+            setting: Setting {
+                client,
+                clock: now.clock,
+                data: now.data,
+                config: now.config,
+                listener,
+                stats,
+                hash,
+                told,
+            },
             services,
             random,
-            told,
             wants: None,
-            hash,
             kept,
             refreshes: false,
             options: Vec::new(),
@@ -308,10 +343,7 @@ impl<'a, 'z> Walk<'a, 'z> {
         depth: u8,
         answer: &mut Answer<'z>,
     ) {
-        let Passed { entered, merge, nested } = self.down(plan, begin, asked, probe, answer);
-        if let Some(nested) = nested {
-            self.nest(nested, plan, entered + 1, asked, depth, answer);
-        }
+        let Passed { entered, merge } = self.down(plan, begin, asked, probe, depth, answer);
         while self.wants.is_none()
             && let Some(pending) = answer.next_pending()
         {
@@ -323,19 +355,21 @@ impl<'a, 'z> Walk<'a, 'z> {
         }
         for step in plan.steps[begin..entered].iter().rev() {
             match step {
-                Step::LoadBalance(balance) => loadbalance::leave(balance, asked, self.now.data, self.random, answer),
+                Step::LoadBalance(balance) => {
+                    loadbalance::leave(balance, asked, self.setting.data, self.random, answer)
+                }
                 Step::Header(step) => header::leave(step, answer),
-                Step::Minimal => minimal::leave(asked, &self.client, answer),
+                Step::Minimal => minimal::leave(asked, self.setting.client, answer),
                 Step::Cache(step) => {
-                    if let Some(slab) = &self.now.config.cache {
+                    if let Some(slab) = &self.setting.config.cache {
                         let leaving = cache::Leaving {
                             slab,
                             kept: self.kept,
                             merge,
-                            client: &self.client,
-                            clock: self.now.clock,
-                            mode: self.told.mode,
-                            series: self.stats.series.get(asked.series as usize),
+                            client: self.setting.client,
+                            clock: self.setting.clock,
+                            mode: self.setting.told.mode,
+                            series: self.setting.stats.series.get(asked.series as usize),
                         };
                         cache::leave(step, asked, leaving, answer);
                     }
@@ -352,20 +386,16 @@ impl<'a, 'z> Walk<'a, 'z> {
         begin: usize,
         asked: &Asked<'_>,
         probe: Option<&Probe<'z>>,
+        depth: u8,
         answer: &mut Answer<'z>,
-    ) -> Passed<'z> {
+    ) -> Passed {
         let uncopied = OnceCell::new();
         let mut visit = Visit {
+            setting: &self.setting,
             asked,
-            client: &self.client,
-            clock: self.now.clock,
-            data: self.now.data,
             services: self.services,
-            stats: self.stats,
             random: self.random,
             shuffles: plan.steps.shuffles,
-            hash: self.hash,
-            told: self.told,
             wants: &mut self.wants,
             cache: None,
             kept: self.kept,
@@ -374,7 +404,6 @@ impl<'a, 'z> Walk<'a, 'z> {
             canary: None,
             refreshes: &mut self.refreshes,
             options: &self.options,
-            port: self.listener.port,
             probe: None,
         };
         // The first pass looked for the first step that may know the name: those before it would pass.
@@ -385,7 +414,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             let flow = match step {
                 Step::Cache(step) => {
                     cached_at = at;
-                    visit.cache = self.now.config.cache.as_deref().map(|slab| (&**step, slab));
+                    visit.cache = self.setting.config.cache.as_deref().map(|slab| (&**step, slab));
                     // The TTLs of what comes from behind it are changed on the way up.
                     visit.asked = uncopied.get_or_init(|| Asked {
                         may_copy: false,
@@ -397,15 +426,12 @@ impl<'a, 'z> Walk<'a, 'z> {
                     }
                 }
                 Step::Rewrite(_) | Step::Autopath(_) | Step::Dns64(_) => {
-                    let (listener, data) = (self.listener, self.now.data);
-                    let Some(nested) = nested::of(step, plan, asked, &self.client, listener.port, data) else {
+                    let Some(nested) = nested::of(step, plan, asked, &visit) else {
                         continue;
                     };
-                    return Passed {
-                        entered: at,
-                        merge: visit.merge,
-                        nested: Some(nested),
-                    };
+                    let merge = visit.merge;
+                    self.nest(nested, plan, at + 1, asked, depth, answer);
+                    return Passed { entered: at, merge };
                 }
                 step => enter(step, plan, at, &mut visit, answer),
             };
@@ -416,7 +442,6 @@ impl<'a, 'z> Walk<'a, 'z> {
                 return Passed {
                     entered: if flow == Flow::Kept { cached_at } else { at },
                     merge: visit.merge,
-                    nested: None,
                 };
             }
         }
@@ -430,7 +455,6 @@ impl<'a, 'z> Walk<'a, 'z> {
         Passed {
             entered: plan.steps.len(),
             merge,
-            nested: None,
         }
     }
 
@@ -441,7 +465,7 @@ impl<'a, 'z> Walk<'a, 'z> {
 
     /// The counters of the route that a question came by.
     pub(super) fn series(&self, asked: &Asked<'_>) -> Option<&Series> {
-        self.stats.series.get(asked.series as usize)
+        self.setting.stats.series.get(asked.series as usize)
     }
 
     /// Asks for a name that an alias or a target led to, starting again from the choice of the server block, unless the step
@@ -484,14 +508,14 @@ impl<'a, 'z> Walk<'a, 'z> {
             return answer.end_inner(outer, wanted);
         }
         let found = route(
-            self.now.config,
-            self.listener,
+            self.setting.config,
+            self.setting.listener,
             folded.as_bytes(),
             wanted.rtype,
-            &self.client,
-            self.now.data,
+            self.setting.client,
+            self.setting.data,
         );
-        match found.map(|(_, route)| (&self.now.config.plans[route.plan as usize], route.series)) {
+        match found.map(|(_, route)| (&self.setting.config.plans[route.plan as usize], route.series)) {
             Some((plan, series)) if !plan.is_empty() => {
                 let folded_name = folded.clone();
                 let (name, folded) = (name.as_name(), folded.as_bytes());

@@ -2,9 +2,11 @@
 //!
 //! A name is text in lower case with a final dot, its labels without escapes; a record is a line `NAME TTL IN TYPE DATA`.
 
+mod cluster;
 mod records;
 mod services;
 
+pub use cluster::{ClusterOracle, Port, Service, Slice, Target};
 pub use records::{Entry, RecordOracle};
 pub use services::{ServiceOracle, Value};
 

@@ -13,6 +13,8 @@
 mod names;
 mod rdata;
 
+use arrayvec::ArrayVec;
+
 use crate::MESSAGE_LEN_MAX;
 use crate::compress::Compressor;
 use crate::edns::VERSION;
@@ -20,6 +22,7 @@ use crate::error::Full;
 use crate::header::{Flags, HEADER_LEN, Rcode};
 use crate::message::Section;
 use crate::name::Name;
+use crate::rdata::has_names;
 use crate::rtype::{Rclass, Rtype};
 
 pub use rdata::RdataBuilder;
@@ -43,14 +46,19 @@ pub struct Builder<'b> {
     qname_len: u8,
     /// Whether the suffixes of the question's name are in the table: done when the first name is compressed.
     qname_known: bool,
+    /// Names that were written in full and are not in the table yet.
+    unknown: ArrayVec<Place, PLAIN_MAX>,
     /// The last owner that was written, for [`Owner::Same`].
     owner: Place,
 }
 
+/// Names in full that are put into the table together.
+const PLAIN_MAX: usize = 16;
+
 /// A name that stands in the message, in one word: offset, bytes there with a pointer at the end included, length
 /// without pointers. 0 when there is no such name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Place(u32);
+pub struct Place(u32);
 
 /// The owner of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +67,8 @@ pub enum Owner<'a> {
     Question,
     /// The owner of the record before: a pointer to it.
     Same,
+    /// A name that was written: a pointer to it.
+    Written(Place),
     /// Any name, compressed.
     Name(Name<'a>),
 }
@@ -71,6 +81,7 @@ pub struct Mark {
     counts: u64,
     suffixes: usize,
     qname_known: bool,
+    unknown: u8,
     owner: Place,
 }
 
@@ -94,6 +105,7 @@ impl<'b> Builder<'b> {
             counts: 0,
             qname_len: 0,
             qname_known: false,
+            unknown: ArrayVec::new_const(),
             owner: NO_OWNER,
         }
     }
@@ -179,7 +191,50 @@ impl<'b> Builder<'b> {
         ttl: u32,
         rdata: &[u8],
     ) -> Result<(), Full> {
+        if let Some(owner) = self.pointer(owner) {
+            if !has_names(rtype) {
+                return self.fixed(section, owner, rtype, rclass, ttl, rdata);
+            }
+            if rtype == Rtype::SRV
+                && let Some((_, target)) = rdata.split_first_chunk::<6>()
+                && Name::from_wire(target).is_ok()
+                && !self.unknown.is_full()
+            {
+                self.fixed(section, owner, rtype, rclass, ttl, rdata)?;
+                self.unknown.push(self.last_name(target.len()));
+                return Ok(());
+            }
+        }
         self.record(section, owner, rtype, rclass, ttl, |out| out.wire(rtype, rdata))
+    }
+
+    /// A record whose owner is a pointer and whose data are copied, which most are.
+    #[inline]
+    fn fixed(
+        &mut self,
+        section: Section,
+        owner: Place,
+        rtype: Rtype,
+        rclass: Rclass,
+        ttl: u32,
+        rdata: &[u8],
+    ) -> Result<(), Full> {
+        let len = u16::try_from(rdata.len()).map_err(|_| Full)?;
+        let room = self.room(rdata.len().wrapping_add(12))?;
+        let (head, data) = room.split_first_chunk_mut::<12>().ok_or(Full)?;
+        let front = u64::from(owner.pointer()) << 48 | u64::from(rtype.0) << 32 | u64::from(rclass.0) << 16;
+        let [front @ .., _, _] = front.to_be_bytes();
+        let back = u64::from(ttl) << 32 | u64::from(len) << 16;
+        let [back @ .., _, _] = back.to_be_bytes();
+        head.copy_from_slice([front, back].as_flattened());
+        match (data.first_chunk_mut::<4>(), rdata.first_chunk::<4>()) {
+            (Some(to), Some(from)) if rdata.len() == 4 => *to = *from,
+            _ => data.copy_from_slice(rdata),
+        }
+        self.saved = self.saved.wrapping_add(owner.plain_len()).wrapping_sub(2);
+        self.owner = owner;
+        self.count(section, 1);
+        Ok(())
     }
 
     /// Copies `records` ready-made records, which must stand alone or point to nothing but the question. `plain_len`
@@ -263,6 +318,7 @@ impl<'b> Builder<'b> {
             counts: self.counts,
             suffixes: self.names.len(),
             qname_known: self.qname_known,
+            unknown: self.unknown.len() as u8,
             owner: self.owner,
         }
     }
@@ -276,7 +332,14 @@ impl<'b> Builder<'b> {
         self.counts = mark.counts;
         self.names.truncate(mark.suffixes);
         self.qname_known = mark.qname_known;
+        self.unknown.truncate(mark.unknown.into());
         self.owner = mark.owner;
+    }
+
+    /// The place of the name, in full, that the last bytes are: the target of an SRV, say.
+    #[inline]
+    pub const fn last_name(&self, len: usize) -> Place {
+        Place::new(self.at.saturating_sub(len), len, len)
     }
 
     /// Bytes written so far, the header's included.

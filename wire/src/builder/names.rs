@@ -14,11 +14,24 @@ impl Builder<'_> {
             Owner::Name(name) => return self.owner_name(name),
             Owner::Question => Place::new(HEADER_LEN, self.qname_len.into(), self.qname_len.into()),
             Owner::Same => self.owner,
+            Owner::Written(place) => place,
         };
         debug_assert!(place.plain_len() > 0, "no name to be the owner: {owner:?}");
         self.again(place)?;
         self.owner = place;
         Ok(())
+    }
+
+    /// The place of an owner, where two bytes can point to it.
+    #[inline]
+    pub(super) fn pointer(&self, owner: Owner<'_>) -> Option<Place> {
+        let place = match owner {
+            Owner::Name(_) => return None,
+            Owner::Question => Place::new(HEADER_LEN, self.qname_len.into(), self.qname_len.into()),
+            Owner::Same => self.owner,
+            Owner::Written(place) => place,
+        };
+        (place.len() > 2 && place.at() < POINTER_LIMIT).then_some(place)
     }
 
     fn owner_name(&mut self, name: Name<'_>) -> Result<(), Full> {
@@ -33,8 +46,7 @@ impl Builder<'_> {
     #[inline]
     fn again(&mut self, place: Place) -> Result<(), Full> {
         if place.len() > 2 && place.at() < POINTER_LIMIT {
-            let pointer = POINTER | place.at() as u16;
-            self.room(2)?.copy_from_slice(&pointer.to_be_bytes());
+            self.room(2)?.copy_from_slice(&place.pointer().to_be_bytes());
             self.saved = self.saved.wrapping_add(place.plain_len()).wrapping_sub(2);
             return Ok(());
         }
@@ -64,9 +76,15 @@ impl Builder<'_> {
         if name.is_root() {
             return self.bytes(bytes);
         }
-        self.know_the_question();
-        let known = self.names.find(self.buf, bytes);
         let start = self.at;
+        if wanted == Wanted::Plain && !self.unknown.is_full() {
+            self.room(bytes.len())?.copy_from_slice(bytes);
+            self.unknown.push(Place::new(start, bytes.len(), bytes.len()));
+            return Ok(());
+        }
+        self.know_the_question();
+        self.know_plain_names();
+        let known = self.names.find(self.buf, bytes);
         let run_len = match known {
             Some(Known { at, len, .. }) if wanted == Wanted::Compressed => {
                 let (new, pointer) = self.room(len.wrapping_add(2))?.split_at_mut(len);
@@ -97,10 +115,28 @@ impl Builder<'_> {
     }
 }
 
+impl Builder<'_> {
+    /// Puts the suffixes of names that were written in full into the table: only once another one may point to them.
+    fn know_plain_names(&mut self) {
+        for place in self.unknown.take() {
+            let Some(name) = self.buf.get(place.at()..place.at().wrapping_add(place.len())) else {
+                continue;
+            };
+            let known = self.names.find(self.buf, name);
+            self.names.insert(place.at(), name.len().wrapping_sub(1), known);
+        }
+    }
+}
+
 impl Place {
     #[inline]
-    const fn new(at: usize, len: usize, plain_len: usize) -> Self {
+    pub(super) const fn new(at: usize, len: usize, plain_len: usize) -> Self {
         Self((at as u32) << 16 | (len as u8 as u32) << 8 | plain_len as u8 as u32)
+    }
+
+    #[inline]
+    pub(super) const fn pointer(self) -> u16 {
+        POINTER | self.at() as u16
     }
 
     #[inline]
@@ -114,7 +150,7 @@ impl Place {
     }
 
     #[inline]
-    const fn plain_len(self) -> usize {
+    pub(super) const fn plain_len(self) -> usize {
         self.0 as u8 as usize
     }
 }
