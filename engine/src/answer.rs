@@ -364,6 +364,7 @@ impl<'z> Answer<'z> {
     }
 
     /// Empties it for the next query.
+    #[inline(always)]
     pub(crate) fn reset(&mut self) {
         self.base = Base::default();
         self.made.clear();

@@ -148,7 +148,7 @@ fn copy(
 
 /// Copies some bytes to the front of a room, if they fit, and tells where they stand and what is left. A few go without
 /// a call, as two halves that may overlap.
-#[inline]
+#[inline(always)]
 fn put<'a>(room: &'a mut [u8], part: &[u8]) -> Option<(&'a mut [u8], &'a mut [u8])> {
     fn halves<const N: usize>(place: &mut [u8], part: &[u8]) -> Option<()> {
         *place.first_chunk_mut::<N>()? = *part.first_chunk()?;
@@ -646,7 +646,7 @@ impl<const N: usize> PreparedBuf<N> {
     }
 
     /// One of the answers, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, i: usize) -> Option<Prepared<'_>> {
         let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
         let (middle, end) = self.ends[i];

@@ -8,7 +8,7 @@ use crate::snapshot::{Choice, Config, Data, Listener, Route};
 
 /// The server block that serves a folded name, and how many of the name's bytes stand in front of its zone. A question
 /// for DS belongs to the zone above the cut, where that is served too (RFC 4035 §3.1.4.1).
-#[inline]
+#[inline(always)]
 pub(crate) fn route(
     config: &Config,
     listener: &Listener,

@@ -75,7 +75,7 @@ impl<T> ZoneMap<T> {
 
     /// The same for zones no longer than the name without its first `from` bytes.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn find_from(&self, name: &[u8], from: usize) -> Option<(usize, &T)> {
         let [(zone, value)] = &self.zones[..] else {
             return self.find_longest(name, from);
