@@ -109,6 +109,14 @@ cidrs=${cidrs# }
 # On our Deployment: the labels that the Service selected before.
 remembered=nodens/replaced-selector.$service
 
+# An IPv4 address has four numbers up to 255; an IPv6 one is left to the API server.
+is_address() {
+    case $1 in
+    *:*) return 0 ;;
+    esac
+    echo "$1" | awk -F. '{ for (i = 1; i <= NF; i++) if ($i !~ /^[0-9]+$/ || $i > 255) exit 1; exit NF != 4 }'
+}
+
 for cidr in $cidrs; do
     case $cidr in
     *[!0-9a-zA-Z.:/-]*) wrong=$cidr ;;
@@ -116,11 +124,18 @@ for cidr in $cidrs; do
     [0-9]*.*/* | *:*/* | *.arpa | *.arpa.) wrong='' ;;
     *) wrong=$cidr ;;
     esac
+    case $cidr in
+    *:*/*) [ "${cidr#*/}" -le 128 ] || wrong=$cidr ;;
+    */*) { is_address "${cidr%/*}" && [ "${cidr#*/}" -le 32 ]; } || wrong=$cidr ;;
+    esac
     [ -z "$wrong" ] || fail 2 "$wrong is no CIDR and no reverse zone" "Write it like 10.96.0.0/12, fd00::/108 or in-addr.arpa."
 done
+wrong=$address
 case $address in
-*[!0-9a-fA-F.:]*) fail 2 "$address is no IP address" "Write it like 10.96.0.10." ;;
+*[!0-9a-fA-F.:]*) ;;
+*) if [ -z "$address" ] || is_address "$address"; then wrong=''; fi ;;
 esac
+[ -z "$wrong" ] || fail 2 "$wrong is no IP address" "Write it like 10.96.0.10."
 case $domain in
 *[!0-9a-zA-Z._-]* | .* | *..*) fail 2 "$domain is no domain" "Write it like cluster.local." ;;
 esac

@@ -145,6 +145,9 @@ fn what_is_wrong_is_named_with_how_to_mend_it() {
         ),
         (&["oak.example"], "oak.example is no CIDR", "10.96.0.0/12"),
         (&["-r", "10.3.0.0/x"], "10.3.0.0/x is no CIDR", "10.96.0.0/12"),
+        (&["-r", "10.3.0.0/33"], "10.3.0.0/33 is no CIDR", "10.96.0.0/12"),
+        (&["-r", "10.300.0.0/16"], "10.300.0.0/16 is no CIDR", "10.96.0.0/12"),
+        (&["-i", "10.3.0.256"], "10.3.0.256 is no IP address", "10.96.0.10"),
         (&["-d", "oak example"], "oak example is no domain", "cluster.local"),
         (
             &["-i", "dns.oak.example"],
