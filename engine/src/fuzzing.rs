@@ -217,7 +217,8 @@ impl World {
     }
 }
 
-/// Whether a view is for the question of a packet that 192.0.2.1 sends to 192.0.2.53 over UDP; nothing for what is no query.
+/// Whether a view of a block with `metadata` is for the question of a packet that 192.0.2.1 sends to 192.0.2.53 over UDP;
+/// nothing for what is no query.
 #[must_use]
 pub fn view_holds(view: &View, packet: &[u8]) -> Option<bool> {
     let query = Query::parse(packet).ok()?;
@@ -230,12 +231,17 @@ pub fn view_holds(view: &View, packet: &[u8]) -> Option<bool> {
         keepalive: 0,
     };
     let name = query.qname.to_buf().folded();
+    let plan = Plan {
+        view: Some(view.clone()),
+        metadata: Some(ZoneMap::set([&NameBuf::root()], &NameHash::new(0))),
+        ..Plan::default()
+    };
     Some(view.holds(&Facts {
         name: name.as_name(),
         rtype: query.rtype,
         client: &origin.client(&query),
         port: 53,
-        plan: None,
+        plan: Some(&plan),
         data: &Data::default(),
     }))
 }

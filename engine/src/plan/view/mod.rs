@@ -16,7 +16,7 @@ use crate::snapshot::Data;
 use evaluate::Evaluation;
 
 /// The `view` of a server block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct View {
     /// Its name, for metrics and metadata.
     pub name: Box<str>,
