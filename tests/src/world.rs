@@ -22,8 +22,11 @@ pub fn free_port() -> u16 {
     loop {
         // Below the range from which the kernel serves clients.
         let port = 20_000 + (random() % 12_000) as u16;
-        let free = UdpSocket::bind(("0.0.0.0", port)).is_ok() && TcpListener::bind(("0.0.0.0", port)).is_ok();
-        if free && locked(&HANDED_OUT).insert(port) {
+        // First of all it is taken: who tries one that another thread has got is in that one's way for a moment.
+        if !locked(&HANDED_OUT).insert(port) {
+            continue;
+        }
+        if UdpSocket::bind(("0.0.0.0", port)).is_ok() && TcpListener::bind(("0.0.0.0", port)).is_ok() {
             return port;
         }
     }
