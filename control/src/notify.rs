@@ -70,7 +70,7 @@ impl Notify {
         }
     }
 
-    /// Tells each of them of new versions for as long as what is returned lives: of those that come within [`EVERY`], or
+    /// Tells each of them of new versions for as long as what is returned lives: of those that come within `EVERY`, or
     /// before it has answered, the last alone. To be called inside the runtime.
     pub fn follow(all: &[Self], versions: &watch::Sender<()>) -> JoinSet<()> {
         let mut telling = JoinSet::new();

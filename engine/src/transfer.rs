@@ -5,7 +5,7 @@
 //!                           ^ place, skip: where the next message goes on
 //! ```
 //!
-//! A zone that shows a cluster has no records to walk over; [`Outgoing`] makes them.
+//! A zone that shows a cluster has no records to walk over; `Outgoing` makes them.
 //!
 //! It holds on to the version of the zone that it began with, and nothing of it in bytes: a message is made when the
 //! one before it has been written.

@@ -13,7 +13,7 @@ use crate::zone::keys::Keys;
 use crate::zone::trie::Keyed;
 
 /// What is kept, in endpoints: those of the services before they changed, one more for each service, and
-/// [`VERSION_WEIGHT`] for each version. What is older is forgotten, and who asks from there gets the whole zone.
+/// `VERSION_WEIGHT` for each version. What is older is forgotten, and who asks from there gets the whole zone.
 pub const HISTORY_MAX: usize = 65_536;
 const VERSION_WEIGHT: usize = 16;
 
