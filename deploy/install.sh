@@ -118,15 +118,12 @@ is_address() {
 }
 
 for cidr in $cidrs; do
+    wrong=$cidr
     case $cidr in
-    *[!0-9a-zA-Z.:/-]*) wrong=$cidr ;;
-    */*[!0-9]* | */) wrong=$cidr ;;
-    [0-9]*.*/* | *:*/* | *.arpa | *.arpa.) wrong='' ;;
-    *) wrong=$cidr ;;
-    esac
-    case $cidr in
-    *:*/*) [ "${cidr#*/}" -le 128 ] || wrong=$cidr ;;
-    */*) { is_address "${cidr%/*}" && [ "${cidr#*/}" -le 32 ]; } || wrong=$cidr ;;
+    *[!0-9a-zA-Z.:/-]* | */*[!0-9]* | */) ;;
+    *:*/*) [ "${cidr##*/}" -gt 128 ] || wrong='' ;;
+    [0-9]*.*/*) ! is_address "${cidr%/*}" || [ "${cidr##*/}" -gt 32 ] || wrong='' ;;
+    *.arpa | *.arpa.) wrong='' ;;
     esac
     [ -z "$wrong" ] || fail 2 "$wrong is no CIDR and no reverse zone" "Write it like 10.96.0.0/12, fd00::/108 or in-addr.arpa."
 done
