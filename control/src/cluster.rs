@@ -69,7 +69,11 @@ impl Pods {
             return false;
         };
         *count.get_mut() -= 1;
-        *count.get() == 0 && count.remove() == 0
+        let is_last = *count.get() == 0;
+        if is_last {
+            count.remove();
+        }
+        is_last
     }
 }
 

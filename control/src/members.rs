@@ -22,7 +22,7 @@ use crate::corefile::settings::{self, ServerBlock, Transfer};
 use crate::notify;
 use crate::publish::Publisher;
 use crate::random::random;
-use crate::secondary::{Notified, SecondarySource, built, unloaded};
+use crate::secondary::{Notified, SecondarySource, built};
 
 /// Members of one catalog that are fetched or asked for at once; the others wait.
 pub const FETCHES_MAX: usize = 16;
@@ -175,7 +175,7 @@ impl Members {
         let (events, mut received) = mpsc::channel(1);
         let fetching = secondary::run(settings, random(), calls, events, Arc::clone(&self.log));
         let (name, generation, hash, sender) = (name.clone(), self.generation, self.hash.clone(), self.sender.clone());
-        let zone = unloaded(name.as_name(), &hash);
+        let zone = RecordZone::unloaded(name.as_name(), hash.clone());
         let building = async move {
             while let Some(event) = received.recv().await {
                 let Some(zone) = built(event, &name, &hash).await else {

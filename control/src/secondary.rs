@@ -14,7 +14,7 @@ use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{RecordZone, Zone};
 use nodens_sources::secondary::{self, Calls, Event};
 use nodens_sources::{Level, Log};
-use nodens_wire::{Name, NameBuf};
+use nodens_wire::NameBuf;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::files::zone_of;
@@ -129,7 +129,10 @@ impl SecondarySource {
 
 /// Publishes the zone as not fetched yet.
 pub fn start(source: &SecondarySource, hash: &NameHash, publisher: &Publisher) {
-    publisher.zone(source.id, Zone::Records(unloaded(source.settings.zone.as_name(), hash)));
+    publisher.zone(
+        source.id,
+        Zone::Records(RecordZone::unloaded(source.settings.zone.as_name(), hash.clone())),
+    );
     if let Some((members, _)) = source.members {
         publisher.zone(members, Zone::Several(ZoneMap::new(hash.clone())));
     }
@@ -184,7 +187,7 @@ async fn fetched(members: &mut Option<Members>) {
 
 /// The zone that a fetched version makes; none when it could not be built.
 pub async fn built(event: Event, zone: &NameBuf, hash: &NameHash) -> Option<RecordZone> {
-    let empty = unloaded(zone.as_name(), hash);
+    let empty = RecordZone::unloaded(zone.as_name(), hash.clone());
     let Event::Fetched(records) = event else {
         return Some(empty);
     };
@@ -194,11 +197,6 @@ pub async fn built(event: Event, zone: &NameBuf, hash: &NameHash) -> Option<Reco
         output::error("plugin/secondary: a zone could not be built; it stays as it was");
     }
     built.ok()
-}
-
-/// A zone that has not been fetched.
-pub fn unloaded(zone: Name<'_>, hash: &NameHash) -> RecordZone {
-    RecordZone::unloaded(zone, hash.clone())
 }
 
 #[cfg(test)]

@@ -332,8 +332,8 @@ impl Forwarder {
                 return true;
             }
             Reading::WithoutEdns => {
-                let (message, rcode) = reply::with_question(bytes, framed.question());
-                let whole = Whole::empty(&message, rcode);
+                let message = reply::with_question(bytes, framed.question());
+                let whole = Whole::empty(&message);
                 (message, whole)
             }
             Reading::Whole(whole) if whole.is_edns_unknown && framed.has_opt() => {
@@ -342,8 +342,8 @@ impl Forwarder {
             }
             Reading::Whole(whole) => (bytes[..whole.len].to_vec(), whole),
             Reading::Broken if ask.proto() == Proto::Udp => {
-                let (message, rcode) = reply::emptied(bytes, question_len);
-                let whole = Whole::empty(&message, rcode);
+                let message = reply::emptied(bytes, question_len);
+                let whole = Whole::empty(&message);
                 (message, whole)
             }
             Reading::Broken => {

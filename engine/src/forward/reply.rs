@@ -43,11 +43,12 @@ pub(super) struct Whole {
 
 impl Whole {
     /// Of a message that ends with its question.
-    pub(super) fn empty(message: &[u8], rcode: Rcode) -> Self {
+    pub(super) fn empty(message: &[u8]) -> Self {
+        let flags = Header::of(message).map(Header::flags).unwrap_or_default();
         Self {
             len: message.len(),
-            rcode,
-            is_truncated: Header::of(message).is_some_and(|header| header.flags().tc()),
+            rcode: flags.rcode(),
+            is_truncated: flags.tc(),
             is_nodata: false,
             is_edns_unknown: false,
         }
@@ -108,16 +109,15 @@ fn decode(bytes: &[u8], room: &mut [u8]) -> Option<Whole> {
 }
 
 /// A refusal that is a header alone, as one that repeats its question.
-pub(super) fn with_question(bytes: &[u8], question: &[u8]) -> (Vec<u8>, Rcode) {
+pub(super) fn with_question(bytes: &[u8], question: &[u8]) -> Vec<u8> {
     let mut message = [&bytes[..HEADER_LEN], question].concat();
     message[4..HEADER_LEN].fill(0);
     message[5] = 1;
-    let flags = Header::of(&message).map(Header::flags).unwrap_or_default();
-    (message, flags.rcode())
+    message
 }
 
 /// A reply that does not decode, as one that was cut before its first record: the client comes again over TCP.
-pub(super) fn emptied(bytes: &[u8], question_len: usize) -> (Vec<u8>, Rcode) {
+pub(super) fn emptied(bytes: &[u8], question_len: usize) -> Vec<u8> {
     let mut message = bytes[..HEADER_LEN + question_len].to_vec();
     message[6..HEADER_LEN].fill(0);
     let flags = Header::of(&message)
@@ -125,5 +125,5 @@ pub(super) fn emptied(bytes: &[u8], question_len: usize) -> (Vec<u8>, Rcode) {
         .unwrap_or_default()
         .with_tc(true);
     message[2..4].copy_from_slice(&flags.0.to_be_bytes());
-    (message, flags.rcode())
+    message
 }

@@ -97,9 +97,9 @@ impl Secondary {
         if let Some(copied) = self.zones.exact(zone) {
             return Some(&copied.primaries);
         }
-        let of =
-            |catalog: &&Catalog| members(visit.data.zone(catalog.members)).is_some_and(|all| all.exact(zone).is_some());
-        self.catalogs.iter().find(of).map(|catalog| &catalog.primaries)
+        let members = self.exact(visit.data, zone)?;
+        let catalog = self.catalogs.iter().find(|catalog| catalog.members == members)?;
+        Some(&catalog.primaries)
     }
 }
 
