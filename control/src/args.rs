@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, ValueEnum, ValueHint};
 
 use crate::completions::{self, Shell};
+use crate::corefile::diagnostic::nearest;
 use crate::corefile::source::FILE_BYTES_MAX;
 use crate::corefile::{Input, directive};
 use crate::manpage;
@@ -176,13 +177,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Command {
         .and_then(|matches| Options::from_arg_matches(&matches));
     let mut options = match options {
         Ok(options) => options,
-        Err(error) => {
-            return Command::Print(Text {
-                text: error.to_string(),
-                stream: Stream::Err,
-                status: 2,
-            });
-        }
+        Err(error) => return usage_error(error.to_string().trim_end()),
     };
     if options.help {
         let text = definition().render_help().to_string();
@@ -291,7 +286,12 @@ fn split(words: impl IntoIterator<Item = OsString>) -> Result<Split, String> {
             argument.get_long() == Some(name) || argument.get_visible_aliases().unwrap_or_default().contains(&name)
         });
         let Some(argument) = argument else {
-            return Err(format!("flag provided but not defined: -{name}"));
+            let flags = known.get_arguments().filter_map(Arg::get_long);
+            let meant = nearest(name, flags).map(|flag| format!("\ndid you mean -{flag}?"));
+            return Err(format!(
+                "flag provided but not defined: -{name}{}",
+                meant.unwrap_or_default()
+            ));
         };
         let long = format!("--{}", argument.get_long().unwrap_or_default());
         if argument.get_action().takes_values() {
@@ -323,8 +323,12 @@ fn flag(word: &OsStr) -> Option<&str> {
     Some(behind_two.unwrap_or(behind)).filter(|flag| !flag.is_empty())
 }
 
+/// What is wrong, and where all flags are listed: forty lines of them would push it out of sight.
 fn usage_error(why: &str) -> Command {
-    let text = format!("{why}\n\n{}", definition().render_help());
+    let text = format!(
+        "{why}\n\n{}\n\nFor more information, try '--help'.\n",
+        definition().render_usage()
+    );
     Command::Print(Text {
         text,
         stream: Stream::Err,
@@ -414,6 +418,16 @@ mod tests {
     fn what_is_not_a_flag() {
         check_printed("-frob", Stream::Err, 2, "flag provided but not defined: -frob\n");
         check_printed("--frob=1 x", Stream::Err, 2, "flag provided but not defined: -frob\n");
+        for (line, flag) in [
+            ("-cnf x", "conf"),
+            ("--pid 1", "pidfile"),
+            ("-Quiet", "quiet"),
+            ("-takeover", "take-over"),
+        ] {
+            let name = line.trim_start_matches('-').split(' ').next().unwrap_or_default();
+            let begin = format!("flag provided but not defined: -{name}\ndid you mean -{flag}?\n");
+            check_printed(line, Stream::Err, 2, &begin);
+        }
         check_printed("-conf", Stream::Err, 2, "flag needs an argument: -conf\n");
         check_printed("---conf x", Stream::Err, 2, "bad flag syntax: ---conf\n");
         check_printed("-=x", Stream::Err, 2, "bad flag syntax: -=x\n");

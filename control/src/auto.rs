@@ -115,7 +115,9 @@ impl AutoZones {
         }
         for (text, Found { name, path }) in self.found(warn) {
             if let Err(error) = load(&path, &name) {
-                warn(&format!("plugin/auto: Parse zone `{text}': {error}"));
+                for line in error.sentences() {
+                    warn(&format!("plugin/auto: Parse zone `{text}': {line}"));
+                }
             }
         }
     }

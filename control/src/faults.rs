@@ -30,15 +30,15 @@ pub fn beside(errors: Vec<Diagnostic>, compiled: Compiled) -> Findings {
         let span = source.settings.db_file_span;
         // The zones of one stanza have one file.
         if last != Some(span)
-            && let Err(finding) = FileZone::new(source, hash.clone()).first()
+            && let Err(wrong) = FileZone::new(source, hash.clone()).first()
         {
-            found.note(finding);
+            found.add(wrong);
             last = Some(span);
         }
     }
     for source in compiled.weights {
-        if let Err(finding) = WeightFile::new(source, hash.clone()).first() {
-            found.note(finding);
+        if let Err(wrong) = WeightFile::new(source, hash.clone()).first() {
+            found.add(wrong);
         }
     }
     for source in compiled.clusters {

@@ -11,13 +11,14 @@ use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, Zone};
 use nodens_sources::Record;
 use nodens_sources::hosts::{self, BadLine};
+use nodens_sources::wrong::{WrongLine, WrongLines};
 use nodens_sources::zonefile::{ZoneFile, ZoneFileError};
 use nodens_wire::{Name, NameBuf, Rtype};
 use tokio::sync;
 
 use crate::compile::{FileSource, HostsSource};
-use crate::corefile::diagnostic::{Excerpt, Form};
-use crate::corefile::{Diagnostic, Span};
+use crate::corefile::diagnostic::Excerpt;
+use crate::corefile::{Diagnostic, Findings, Span};
 use crate::follow::follow;
 use crate::notify::Notify;
 use crate::output;
@@ -84,30 +85,31 @@ impl FileZone {
     ///
     /// # Errors
     /// The file is there and no zone, or is not there and will not be looked for again.
-    pub fn start(&mut self, publisher: &Publisher) -> Result<(), Diagnostic> {
+    pub fn start(&mut self, publisher: &Publisher) -> Result<(), Findings> {
         self.stamp = Stamp::of(&self.source.settings.db_file);
         match self.first() {
             Ok(file) => self.publish(&file, publisher),
-            Err(finding) if finding.form == Form::Warning => {
-                output::warning(&finding.text);
+            Err(found) if found.errors.is_empty() => {
+                found.warnings.iter().for_each(|warning| output::warning(&warning.text));
                 let empty = RecordZone::unloaded(self.source.zone.as_name(), self.hash.clone());
                 publisher.zone(self.source.id, Zone::Records(empty));
             }
-            Err(finding) => return Err(finding),
+            Err(found) => return Err(found),
         }
         Ok(())
     }
 
-    /// What the file says before anything is served; a warning where it is not there and may come.
-    pub(crate) fn first(&self) -> Result<ZoneFile, Diagnostic> {
+    /// What the file says before anything is served; only a warning where it is not there and may come.
+    pub(crate) fn first(&self) -> Result<ZoneFile, Findings> {
         let FileSource { zone, settings, .. } = &self.source;
         let span = settings.db_file_span;
         self.load().map_err(|error| match error {
             ZoneFileError::Unreadable { .. } if !settings.reload.is_zero() => {
                 Diagnostic::warning(span, format!("plugin/file: Failed to open zone {zone}: {error}"))
                     .help("until there is one, the zone answers SERVFAIL")
+                    .into()
             }
-            error => refused(span, error),
+            error => refused(span, &error),
         })
     }
 
@@ -188,27 +190,47 @@ impl FileZone {
 }
 
 /// Why a zone file stops the start, and what to do.
-fn refused(span: Span, error: ZoneFileError) -> Diagnostic {
-    let finding = Diagnostic::setup(span, format!("plugin/file: {error}"));
-    match error {
+fn refused(span: Span, error: &ZoneFileError) -> Findings {
+    let help = match error {
         ZoneFileError::Unreadable { .. } => {
-            finding.help("name a file that can be read; with a `reload` other than 0 it may also come later")
+            "name a file that can be read; with a `reload` other than 0 it may also come later".to_owned()
         }
-        ZoneFileError::NoSoa { origin, .. } => finding.help(format!(
+        ZoneFileError::NoSoa { origin, .. } => format!(
             "give it one, as in `{origin} SOA ns1.{origin} admin.{origin} 1 7200 1800 86400 300`, or name the zone that the file is \
              of behind it"
-        )),
-        ZoneFileError::Syntax {
-            at, line, text, drawn, ..
-        } => finding
-            .help("a record is `NAME [TTL] [CLASS] TYPE DATA`, and a name without a final dot is below the origin")
-            .excerpt(Excerpt {
-                file: at.display().to_string(),
-                line,
-                text: drawn.into(),
-                label: text,
-            }),
+        ),
+        ZoneFileError::Syntax { file, origin, lines } => {
+            let headline = |line: &_| format!("plugin/file: {}", ZoneFileError::of_line(file, origin, line));
+            let help = "a record is `NAME [TTL] [CLASS] TYPE DATA`, and a name without a final dot is below the origin";
+            return of_lines(span, lines, headline, help);
+        }
+    };
+    Diagnostic::setup(span, format!("plugin/file: {error}"))
+        .help(help)
+        .into()
+}
+
+/// Findings for the wrong lines of the file that is named at `span`, each drawn.
+pub(crate) fn of_lines(
+    span: Span,
+    lines: &WrongLines,
+    headline: impl Fn(&WrongLine) -> String,
+    help: &str,
+) -> Findings {
+    let mut found = Findings::default();
+    for line in &lines.first {
+        let excerpt = Excerpt {
+            file: line.file.display().to_string(),
+            line: line.line,
+            text: line.drawn.to_string(),
+            label: line.text.clone(),
+        };
+        found.error(Diagnostic::setup(span, headline(line)).help(help).excerpt(excerpt));
     }
+    if let Some(more) = lines.more() {
+        found.error(Diagnostic::setup(span, more));
+    }
+    found
 }
 
 /// The zone with these records.

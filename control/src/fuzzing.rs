@@ -67,9 +67,9 @@ pub fn corefile(text: &[u8]) {
             check(&corefile.warnings, &corefile.sources);
         }
         Err(refused) => {
-            assert!(!refused.errors.is_empty());
-            check(&refused.errors, &refused.sources);
-            check(&refused.warnings, &refused.sources);
+            assert!(!refused.found.errors.is_empty());
+            check(&refused.found.errors, &refused.sources);
+            check(&refused.found.warnings, &refused.sources);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use nodens::args::{self, Command, Options, Stream};
 use nodens::corefile::settings::Corefile;
-use nodens::corefile::{self, Colour, Input, Machine, Refused};
+use nodens::corefile::{self, Colour, Findings, Input, Machine, Refused};
 use nodens::{faults, output, run, workers};
 use nodens_engine::io;
 
@@ -33,10 +33,11 @@ fn check(corefile: Corefile) -> ExitCode {
     if !found.errors.is_empty() {
         return refuse(&corefile.refused(found));
     }
-    let mut warnings = [corefile.warnings, found.warnings].concat();
-    warnings.sort_by_key(|warning| warning.span);
-    for warning in warnings {
-        let drawn = warning.render(&corefile.sources, colour(&std::io::stdout()));
+    let mut all = Findings::from_iter(corefile.warnings);
+    all.add(found);
+    all.sort();
+    if !all.warnings.is_empty() {
+        let drawn = all.render(&corefile.sources, colour(&std::io::stdout()));
         say(&format!("{drawn}\n"));
     }
     ExitCode::SUCCESS

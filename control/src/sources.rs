@@ -22,7 +22,7 @@ use crate::admin::{EtcdMetrics, HostsMetrics, Reporter};
 use crate::auto::{AutoSource, AutoZones};
 use crate::cluster::ClusterRebuild;
 use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource, WeightsSource};
-use crate::corefile::{Diagnostic, Findings};
+use crate::corefile::Findings;
 use crate::files::{FileZone, HostsFile};
 use crate::kubernetes::ClusterSource;
 use crate::notify;
@@ -139,17 +139,17 @@ pub fn begin(compiled: &Compiled, means: &Means, runs: impl Fn(&[ZoneId]) -> boo
         match file(source, means) {
             Ok(source) => sources.push(source),
             // The zones of one stanza have one file.
-            Err(error) if last == error.span => {}
-            Err(error) => {
-                last = error.span;
-                found.error(error);
+            Err(_) if last == Some(source.settings.db_file_span) => {}
+            Err(wrong) => {
+                last = Some(source.settings.db_file_span);
+                found.add(wrong);
             }
         }
     }
     for source in compiled.weights.iter().filter(|source| !runs(&[source.id])) {
         match weights(source, means) {
             Ok(source) => sources.push(source),
-            Err(error) => found.error(error),
+            Err(wrong) => found.add(wrong),
         }
     }
     let new = compiled.auto.iter().filter(|source| !runs(&[source.id]));
@@ -179,7 +179,7 @@ pub fn begin(compiled: &Compiled, means: &Means, runs: impl Fn(&[ZoneId]) -> boo
     }
 }
 
-fn file(source: &FileSource, means: &Means) -> Result<Source, Diagnostic> {
+fn file(source: &FileSource, means: &Means) -> Result<Source, Findings> {
     let mut zone = FileZone::new(source.clone(), means.hash.clone());
     zone.start(&means.publisher)?;
     let asked = Arc::new(Notify::new());
@@ -206,7 +206,7 @@ fn copied(source: &SecondarySource, means: &Means) -> Source {
     begun
 }
 
-fn weights(source: &WeightsSource, means: &Means) -> Result<Source, Diagnostic> {
+fn weights(source: &WeightsSource, means: &Means) -> Result<Source, Findings> {
     let mut file = WeightFile::new(source.clone(), means.hash.clone());
     file.start(&means.publisher)?;
     let asked = Arc::new(Notify::new());

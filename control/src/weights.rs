@@ -6,12 +6,12 @@ use anyhow::Context as _;
 use nodens_engine::zone::trie::NameHash;
 use nodens_engine::zone::{Weights, Zone};
 use nodens_sources::weights;
+use nodens_sources::wrong::{WrongLine, WrongLines};
 use tokio::sync;
 
 use crate::compile::WeightsSource;
-use crate::corefile::Diagnostic;
-use crate::corefile::diagnostic::{Excerpt, Form};
-use crate::files::read;
+use crate::corefile::{Diagnostic, Findings};
+use crate::files::{of_lines, read};
 use crate::follow::follow;
 use crate::output;
 use crate::publish::Publisher;
@@ -46,47 +46,47 @@ impl WeightFile {
     ///
     /// # Errors
     /// The file makes no sense, or is not there and will not be looked for again.
-    pub fn start(&mut self, publisher: &Publisher) -> Result<(), Diagnostic> {
+    pub fn start(&mut self, publisher: &Publisher) -> Result<(), Findings> {
         match self.first() {
             Ok(weights) => publisher.zone(self.source.id, Zone::Weights(weights)),
-            Err(finding) if finding.form == Form::Warning => output::warning(&finding.text),
-            Err(finding) => return Err(finding),
+            Err(found) if found.errors.is_empty() => {
+                found.warnings.iter().for_each(|warning| output::warning(&warning.text));
+            }
+            Err(found) => return Err(found),
         }
         Ok(())
     }
 
-    /// What the file says before anything is served; a warning where it cannot be read and is looked for again.
-    pub(crate) fn first(&mut self) -> Result<Weights, Diagnostic> {
+    /// What the file says before anything is served; only a warning where it cannot be read and is looked for again.
+    pub(crate) fn first(&mut self) -> Result<Weights, Findings> {
         let WeightsSource { settings, .. } = &self.source;
         let (span, reload) = (settings.file_span, settings.reload);
-        let file = settings.file.display().to_string();
         let wrong = |error: String| Diagnostic::setup(span, format!("plugin/loadbalance: {error}"));
         match self.look() {
             Ok(Ok(Look::Weights(weights))) => Ok(weights),
             // Nothing was seen before.
             Ok(Ok(Look::Unchanged)) => Ok(Weights::new(self.hash.clone(), [])),
-            Ok(Err(error)) => {
+            Ok(Err(lines)) => {
                 let help = "a name stands alone on its line, its addresses below it as `ADDRESS WEIGHT`, 1 to 255";
-                Err(wrong(error.to_string()).help(help).excerpt(Excerpt {
-                    file,
-                    line: error.line,
-                    text: error.drawn,
-                    label: error.what,
-                }))
+                let headline = |line: &WrongLine| format!("plugin/loadbalance: {}", line.text);
+                Err(of_lines(span, &lines, headline, help))
             }
             Err(error) if reload.is_zero() => {
                 let help = "name a file that can be read; with a `reload` other than 0 it may also come later";
-                Err(wrong(format!("{error:#}")).help(help))
+                Err(wrong(format!("{error:#}")).help(help).into())
             }
             Err(error) => {
                 let text = format!("plugin/loadbalance: {error:#}. Will try again in {reload:?}");
-                Err(Diagnostic::warning(span, text).help("until it can be read, every address weighs the same"))
+                let warning = Diagnostic::warning(span, text);
+                Err(warning
+                    .help("until it can be read, every address weighs the same")
+                    .into())
             }
         }
     }
 
     /// Reads the file. The outer error is one of reading, the inner one of what was read.
-    fn look(&mut self) -> anyhow::Result<Result<Look, weights::WeightsError>> {
+    fn look(&mut self) -> anyhow::Result<Result<Look, WrongLines>> {
         let file = &self.source.settings.file;
         let name = file.display().to_string();
         let text = read(file, FILE_BYTES_MAX).with_context(|| format!("Failed to open weight file {name}"))?;
@@ -95,7 +95,7 @@ impl WeightFile {
             return Ok(Ok(Look::Unchanged));
         }
         self.seen = seen;
-        let listed = weights::parse(&text, &name);
+        let listed = weights::parse(&text, file);
         Ok(listed.map(|listed| Look::Weights(Weights::new(self.hash.clone(), listed))))
     }
 

@@ -38,6 +38,7 @@ mod record;
 pub mod secondary;
 pub mod tls;
 pub mod weights;
+pub mod wrong;
 pub mod zonefile;
 
 pub use change::Change;

@@ -67,6 +67,65 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
+fn every_wrong_line_of_a_file_is_drawn_and_warnings_stand_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "Corefile",
+        "cedar.example:1 {\n    pprof\n    file cedar.zone\n    loadbalance weighted weights\n    auto {\n        directory zones\n    }\n}\n\
+         oak.example:2 {\n    file later.zone\n}\n",
+    );
+    let soa = "@ 60 IN SOA ns1 admin 7 7200 1800 86400 45\n";
+    write(
+        "cedar.zone",
+        &format!("{soa}a A x\nb A 192.0.2.1\nc B\n$INCLUDE more\n{}", "d A\n".repeat(22)),
+    );
+    write("more", "e..f A 192.0.2.1\n  A 192.0.2.2\n");
+    write("weights", "www\n192.0.2.1 0\n192.0.2.2 1\n192.0.2.3 256\n");
+    fs::create_dir(folder.path().join("zones")).unwrap();
+    write("zones/db.elm.example", &format!("{soa}a A x\nb A y\n"));
+    for args in [["check", "Corefile"], ["-conf", "Corefile"]] {
+        let output = run(folder.path(), &args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let failed = |at: &str| {
+            format!(
+                "Corefile:3 - plugin/file: failed to parse file \"cedar.zone\" for origin cedar.example. with error {at}: "
+            )
+        };
+        let mut behind = 0;
+        for begin in [
+            failed("cedar.zone:2"),
+            failed("cedar.zone:4"),
+            failed("more:1"),
+            failed("cedar.zone:6"),
+            failed("cedar.zone:22"),
+            "Corefile:3 - and 5 more lines of this file are wrong\n".to_owned(),
+            "Corefile:4 - plugin/loadbalance: wrong weight value:\"0\" in weight file weights\n".to_owned(),
+            "Corefile:4 - plugin/loadbalance: wrong weight value:\"256\" in weight file weights\n".to_owned(),
+            "warning: ".to_owned(),
+        ] {
+            let at = text[behind..].find(&begin).unwrap_or_else(|| panic!("{begin}\n{text}"));
+            behind += at + begin.len();
+        }
+        assert!(
+            !text[..behind - 9].contains("warning: ") && text.contains("(Corefile:2)"),
+            "{text}"
+        );
+        assert_eq!(text.matches("3 |     file cedar.zone").count(), 1, "{text}");
+    }
+    let output = run(folder.path(), &["check", "Corefile"]);
+    let text = String::from_utf8_lossy(&output.stderr);
+    for warning in [
+        "Parse zone `elm.example.': failed to parse file \"zones/db.elm.example\" for origin elm.example. with error zones/db.elm.example:2: ",
+        "with error zones/db.elm.example:3: ",
+        "Failed to open zone oak.example.",
+    ] {
+        assert!(text.contains(warning), "{warning}\n{text}");
+    }
+}
+
+#[test]
 fn what_may_come_is_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in FILES.into_iter().filter(|(name, _)| !name.contains('/')) {

@@ -58,6 +58,13 @@ pub enum Colour {
     Off,
 }
 
+/// Whether a finding's place in the Corefile is to be drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    ToDraw,
+    DrawnAbove,
+}
+
 /// What was found in one load, each kind in the order of finding and bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
@@ -93,12 +100,60 @@ impl Findings {
         }
     }
 
+    /// Notes all of these.
+    pub fn add(&mut self, others: Self) {
+        let Self {
+            errors,
+            warnings,
+            left_out,
+        } = others;
+        errors.into_iter().chain(warnings).for_each(|one| self.note(one));
+        self.left_out += left_out;
+    }
+
+    /// In the order of their places; those of one place as they were found.
+    pub fn sort(&mut self) {
+        self.errors.sort_by_key(|error| error.span);
+        self.warnings.sort_by_key(|warning| warning.span);
+    }
+
+    /// All of them, drawn, errors first; no line end behind.
+    pub fn render(&self, sources: &Sources, colour: Colour) -> String {
+        let mut before: Option<&Diagnostic> = None;
+        let mut drawn = Vec::new();
+        for finding in self.errors.iter().chain(&self.warnings) {
+            // Of the wrong lines of one file the first draws the place that names it.
+            let follows = before.is_some_and(|before| before.excerpt.is_some() && before.span == finding.span);
+            let place = if follows { Place::DrawnAbove } else { Place::ToDraw };
+            drawn.push(finding.draw(sources, colour, place));
+            before = Some(finding);
+        }
+        if self.left_out > 0 {
+            drawn.push(format!("and {} more", self.left_out));
+        }
+        drawn.join("\n\n")
+    }
+
     fn push(list: &mut Vec<Diagnostic>, left_out: &mut usize, diagnostic: Diagnostic) {
         if list.len() < FINDINGS_MAX {
             list.push(diagnostic);
         } else {
             *left_out += 1;
         }
+    }
+}
+
+impl FromIterator<Diagnostic> for Findings {
+    fn from_iter<T: IntoIterator<Item = Diagnostic>>(all: T) -> Self {
+        let mut found = Self::default();
+        all.into_iter().for_each(|one| found.note(one));
+        found
+    }
+}
+
+impl From<Diagnostic> for Findings {
+    fn from(one: Diagnostic) -> Self {
+        Self::from_iter([one])
     }
 }
 
@@ -197,6 +252,10 @@ impl Diagnostic {
 
     /// The first line, the place drawn below it, and the help; no line end behind.
     pub fn render(&self, sources: &Sources, colour: Colour) -> String {
+        self.draw(sources, colour, Place::ToDraw)
+    }
+
+    fn draw(&self, sources: &Sources, colour: Colour, place: Place) -> String {
         let renderer = match colour {
             Colour::On => Renderer::styled(),
             Colour::Off => Renderer::plain(),
@@ -207,7 +266,7 @@ impl Diagnostic {
             Level::ERROR
         };
         let mut group = Group::with_level(level);
-        if let Some(span) = self.span {
+        if let (Some(span), Place::ToDraw) = (self.span, place) {
             let mut marks = vec![(AnnotationKind::Primary, span, self.label.as_deref())];
             let mut elsewhere = None;
             if let Some((related, label)) = self.related.as_deref() {
@@ -235,7 +294,10 @@ impl Diagnostic {
         if let Some(help) = &self.help {
             group = group.element(Level::HELP.message(help));
         }
-        let headline = self.headline(sources);
+        let mut headline = self.headline(sources);
+        if self.form == Form::Warning {
+            headline.insert_str(0, "warning: ");
+        }
         if group.is_empty() {
             return headline;
         }

@@ -54,12 +54,8 @@ pub enum Input {
 /// A configuration that cannot be used: everything that is wrong with it.
 #[derive(Debug)]
 pub struct Refused {
-    /// Never empty; by place.
-    pub errors: Vec<Diagnostic>,
-    /// What is odd but harmless; it may have led to an error.
-    pub warnings: Vec<Diagnostic>,
-    /// Further findings when there were enough.
-    pub left_out: usize,
+    /// Never without errors; by place. What is odd but harmless may have led to one.
+    pub found: Findings,
     /// The texts that the spans point into.
     pub sources: Sources,
     /// Its words could be read as blocks and directives; what is wrong lies in what they mean.
@@ -71,14 +67,8 @@ pub struct Refused {
 impl Refused {
     /// Takes in what else is wrong.
     pub fn add(&mut self, found: Findings) {
-        let mut all = Findings {
-            errors: std::mem::take(&mut self.errors),
-            left_out: self.left_out + found.left_out,
-            ..Findings::default()
-        };
-        found.errors.into_iter().for_each(|error| all.error(error));
-        (self.errors, self.left_out) = (all.errors, all.left_out);
-        self.errors.sort_by_key(|error| error.span);
+        self.found.add(found);
+        self.found.sort();
     }
 
     /// Tells it from others.
@@ -88,22 +78,15 @@ impl Refused {
 
     /// The first lines of all errors, in one line.
     pub fn headlines(&self) -> String {
-        let all = self.errors.iter().map(|error| error.headline(&self.sources));
-        let more = (self.left_out > 0).then(|| format!("and {} more", self.left_out));
+        let Findings { errors, left_out, .. } = &self.found;
+        let all = errors.iter().map(|error| error.headline(&self.sources));
+        let more = (*left_out > 0).then(|| format!("and {left_out} more"));
         all.chain(more).collect::<Vec<_>>().join("; ")
     }
 
-    /// All errors, drawn; no line end behind.
+    /// All that was found, drawn, errors first; no line end behind.
     pub fn render(&self, colour: Colour) -> String {
-        let mut drawn: Vec<String> = self
-            .errors
-            .iter()
-            .map(|error| error.render(&self.sources, colour))
-            .collect();
-        if self.left_out > 0 {
-            drawn.push(format!("and {} more", self.left_out));
-        }
-        drawn.join("\n\n")
+        self.found.render(&self.sources, colour)
     }
 }
 
@@ -111,9 +94,7 @@ impl Corefile {
     /// This configuration, which cannot be used after all.
     pub fn refused(self, found: Findings) -> Refused {
         let mut refused = Refused {
-            errors: Vec::new(),
-            warnings: self.warnings,
-            left_out: 0,
+            found: Findings::from_iter(self.warnings),
             sources: self.sources,
             is_parsed: true,
             blocks: self.blocks,
@@ -130,9 +111,7 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
         Ok(text) => text,
         Err(error) => {
             return Err(Refused {
-                errors: vec![error],
-                warnings: Vec::new(),
-                left_out: 0,
+                found: error.into(),
                 sources,
                 is_parsed: false,
                 blocks: Vec::new(),
@@ -173,25 +152,17 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
     for error in conflict::check(&blocks, conflict::written_addresses) {
         findings.error(error);
     }
-    let Findings {
-        mut errors,
-        mut warnings,
-        left_out,
-    } = findings;
-    errors.sort_by_key(|error| error.span);
-    warnings.sort_by_key(|warning| warning.span);
-    if errors.is_empty() {
+    findings.sort();
+    if findings.errors.is_empty() {
         Ok(Corefile {
             blocks,
-            warnings,
+            warnings: findings.warnings,
             sources,
             fingerprint,
         })
     } else {
         Err(Refused {
-            errors,
-            warnings,
-            left_out,
+            found: findings,
             sources,
             is_parsed,
             blocks,

@@ -8,7 +8,8 @@ use nodens_wire::{Name, NameBuf, Rclass, Rtype};
 
 use super::generate::{Line, Range};
 use super::scan::{Entry, Scanner, Token};
-use crate::clip::{clip, clip_line};
+use crate::clip::clip;
+use crate::wrong::WrongLines;
 
 use super::{GENERATED_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, OneRecord, Record, ZoneFile, ZoneFileError, rdata, text};
 
@@ -26,6 +27,8 @@ pub(super) fn load(
         read,
         includes: 0,
         generated: 0,
+        wrong: WrongLines::default(),
+        is_over: false,
         found: ZoneFile::default(),
         serial: None,
     };
@@ -35,47 +38,22 @@ pub(super) fn load(
         dollar_ttl: None,
         last_ttl: None,
     };
-    loader
-        .file(Text { file, contents }, &mut scope, 0)
-        .map_err(|bad| ZoneFileError::Syntax {
+    loader.file(file, contents, &mut scope, 0);
+    let origin = || zone.to_string();
+    let (found, serial) = loader
+        .wrong
+        .or((loader.found, loader.serial))
+        .map_err(|lines| ZoneFileError::Syntax {
             file: file.to_owned(),
-            origin: zone.to_string(),
-            at: bad.file,
-            line: bad.line,
-            text: clip(bad.text),
-            drawn: bad.drawn.into(),
+            origin: origin(),
+            lines,
         })?;
-    match loader.serial {
-        Some(serial) => Ok(ZoneFile { serial, ..loader.found }),
+    match serial {
+        Some(serial) => Ok(ZoneFile { serial, ..found }),
         None => Err(ZoneFileError::NoSoa {
             file: file.to_owned(),
-            origin: zone.to_string(),
+            origin: origin(),
         }),
-    }
-}
-
-struct Bad {
-    file: PathBuf,
-    line: usize,
-    text: String,
-    drawn: String,
-}
-
-/// A file that is being read.
-#[derive(Clone, Copy)]
-struct Text<'c> {
-    file: &'c Path,
-    contents: &'c [u8],
-}
-
-impl Text<'_> {
-    fn bad(&self, line: usize, text: String) -> Bad {
-        Bad {
-            file: self.file.to_owned(),
-            line,
-            text,
-            drawn: clip_line(self.contents, line),
-        }
     }
 }
 
@@ -84,6 +62,9 @@ struct Loader<'z> {
     read: &'z dyn Fn(&Path) -> io::Result<Vec<u8>>,
     includes: usize,
     generated: usize,
+    wrong: WrongLines,
+    /// A limit was met: nothing more is read.
+    is_over: bool,
     found: ZoneFile,
     serial: Option<u32>,
 }
@@ -103,63 +84,71 @@ struct Owner {
     folded: Arc<[u8]>,
 }
 
+impl Owner {
+    fn new(name: NameBuf) -> Self {
+        let folded = Arc::from(name.clone().folded().as_bytes());
+        Self {
+            as_written: name,
+            folded,
+        }
+    }
+}
+
 impl Loader<'_> {
-    fn file(&mut self, here: Text<'_>, scope: &mut Scope, depth: usize) -> Result<(), Bad> {
-        let bad = |line, text| here.bad(line, text);
-        let mut scanner = Scanner::new(here.contents);
-        while let Some(entry) = scanner.next().map_err(|(line, text)| bad(line, text))? {
-            let directive = entry
-                .tokens
-                .first()
-                .filter(|first| !entry.indented && first.text.starts_with(b"$"));
-            match directive {
-                Some(word) if word.text.eq_ignore_ascii_case(b"$INCLUDE") => {
-                    self.include(here, &entry, scope, depth)?;
-                }
-                Some(word) if word.text.eq_ignore_ascii_case(b"$GENERATE") => {
-                    self.generate(&entry, scope).map_err(|text| bad(entry.line, text))?;
-                }
-                Some(word) => directed(word, &entry.tokens[1..], scope).map_err(|text| bad(entry.line, text))?,
-                None => self.record(&entry, scope).map_err(|text| bad(entry.line, text))?,
+    /// Reads all of a file; what is wrong is noted.
+    fn file(&mut self, file: &Path, contents: &[u8], scope: &mut Scope, depth: usize) {
+        let mut scanner = Scanner::new(contents);
+        while !self.is_over {
+            let (line, done) = match scanner.next() {
+                Ok(None) => return,
+                Ok(Some(entry)) => (entry.line, self.entry(file, &entry, scope, depth)),
+                Err((line, text)) => (line, Err(text)),
+            };
+            if let Err(text) = done {
+                self.wrong.note(file, contents, line, clip(text));
             }
         }
-        Ok(())
     }
 
-    fn include(&mut self, here: Text<'_>, entry: &Entry<'_>, scope: &Scope, depth: usize) -> Result<(), Bad> {
-        let bad = |text| here.bad(entry.line, text);
+    fn entry(&mut self, file: &Path, entry: &Entry<'_>, scope: &mut Scope, depth: usize) -> Result<(), String> {
+        let directive = entry
+            .tokens
+            .first()
+            .filter(|first| !entry.indented && first.text.starts_with(b"$"));
+        match directive {
+            Some(word) if word.text.eq_ignore_ascii_case(b"$INCLUDE") => self.include(file, entry, scope, depth),
+            Some(word) if word.text.eq_ignore_ascii_case(b"$GENERATE") => self.generate(entry, scope),
+            Some(word) => directed(word, &entry.tokens[1..], scope),
+            None => self.record(entry, scope),
+        }
+    }
+
+    fn include(&mut self, file: &Path, entry: &Entry<'_>, scope: &Scope, depth: usize) -> Result<(), String> {
         let (named, origin) = match &entry.tokens[1..] {
             [named] => (named, scope.origin.clone()),
-            [named, origin] => (
-                named,
-                text::name(origin.text, scope.origin.as_name()).map_err(bad)?.folded(),
-            ),
-            _ => return Err(bad("$INCLUDE takes a file and, at most, an origin".to_owned())),
+            [named, origin] => (named, text::name(origin.text, scope.origin.as_name())?.folded()),
+            _ => return Err("$INCLUDE takes a file and, at most, an origin".to_owned()),
         };
         if depth >= INCLUDE_DEPTH_MAX {
-            return Err(bad(format!("$INCLUDE more than {INCLUDE_DEPTH_MAX} deep")));
+            return Err(format!("$INCLUDE more than {INCLUDE_DEPTH_MAX} deep"));
         }
         self.includes += 1;
         if self.includes > INCLUDES_MAX {
-            return Err(bad(format!("more than {INCLUDES_MAX} $INCLUDEs")));
+            self.is_over = true;
+            return Err(format!("more than {INCLUDES_MAX} $INCLUDEs"));
         }
-        let named = text::unescape(named.text).map_err(bad)?;
+        let named = text::unescape(named.text)?;
         let named = String::from_utf8_lossy(&named).into_owned();
-        let path = here
-            .file
+        let path = file
             .parent()
             .map_or_else(|| PathBuf::from(&named), |folder| folder.join(&named));
-        let contents =
-            (self.read)(&path).map_err(|error| bad(format!("cannot include {}: {error}", path.display())))?;
+        let contents = (self.read)(&path).map_err(|error| format!("cannot include {}: {error}", path.display()))?;
         let mut inner = Scope {
             origin,
             ..scope.clone()
         };
-        let included = Text {
-            file: &path,
-            contents: &contents,
-        };
-        self.file(included, &mut inner, depth + 1)
+        self.file(&path, &contents, &mut inner, depth + 1);
+        Ok(())
     }
 
     /// The records of a `$GENERATE`. What stands behind it inherits nothing from them, and they no TTL but `$TTL`.
@@ -176,6 +165,7 @@ impl Loader<'_> {
         for number in range {
             self.generated += 1;
             if self.generated > GENERATED_MAX {
+                self.is_over = true;
                 return Err(format!("more than {GENERATED_MAX} records by $GENERATE"));
             }
             let generated = Entry {
@@ -195,12 +185,11 @@ impl Loader<'_> {
             && let Some((first, rest)) = tokens.split_first()
         {
             tokens = rest;
-            let name = text::name(first.text, scope.origin.as_name())?;
-            let folded = Arc::from(name.clone().folded().as_bytes());
-            scope.owner = Some(Owner {
-                as_written: name,
-                folded,
-            });
+            let name = text::name(first.text, scope.origin.as_name());
+            // Lines below a wrong name that leave theirs out are not wrong for that.
+            let known = name.as_ref().unwrap_or(&scope.origin).clone();
+            scope.owner = Some(Owner::new(known));
+            name?;
         }
         let owner = scope.owner.as_ref().ok_or("the first record names no owner")?;
         let (ttl, rtype, data) = head(tokens)?;

@@ -17,6 +17,7 @@ mod svcb;
 mod tests;
 mod text;
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,7 @@ use nodens_wire::Name;
 use thiserror::Error;
 
 use crate::Record;
+use crate::wrong::{WrongLine, WrongLines};
 
 /// `$INCLUDE`s within one another.
 pub const INCLUDE_DEPTH_MAX: usize = 7;
@@ -57,21 +59,15 @@ pub enum ZoneFileError {
         #[source]
         error: io::Error,
     },
-    /// A line of it, or of an included file, is wrong.
-    #[error("failed to parse file \"{}\" for origin {origin} with error {}:{line}: {text}", file.display(), at.display())]
+    /// Lines of it, or of included files, are wrong.
+    #[error("{}", syntax(file, origin, &lines.first[0], lines))]
     Syntax {
         /// The zone's file, as given.
         file: PathBuf,
         /// The zone.
         origin: String,
-        /// The file that the line is in.
-        at: PathBuf,
-        /// From 1.
-        line: usize,
-        /// What is wrong with it.
-        text: String,
-        /// The line itself, cut if it is long.
-        drawn: Box<str>,
+        /// At least one.
+        lines: WrongLines,
     },
     /// Without one it is no zone.
     #[error("file \"{}\" has no SOA record for origin {origin}", file.display())]
@@ -81,6 +77,27 @@ pub enum ZoneFileError {
         /// The zone.
         origin: String,
     },
+}
+
+impl ZoneFileError {
+    /// What is to be said of a line of a [`Syntax`](Self::Syntax) error.
+    pub fn of_line(file: &Path, origin: &str, line: &WrongLine) -> String {
+        syntax(file, origin, line, &line.text)
+    }
+
+    /// All that is to be said, a line of it for each that is wrong.
+    pub fn sentences(&self) -> Vec<String> {
+        let Self::Syntax { file, origin, lines } = self else {
+            return vec![self.to_string()];
+        };
+        let wrong = lines.first.iter().map(|line| Self::of_line(file, origin, line));
+        wrong.chain(lines.more()).collect()
+    }
+}
+
+fn syntax(file: &Path, origin: &str, at: &WrongLine, text: impl fmt::Display) -> String {
+    let (file, place, line) = (file.display(), at.file.display(), at.line);
+    format!("failed to parse file \"{file}\" for origin {origin} with error {place}:{line}: {text}")
 }
 
 /// A record that stands alone.
@@ -111,7 +128,7 @@ impl ZoneFile {
     ///
     /// # Errors
     ///
-    /// The first line that is wrong, or what is missing.
+    /// All lines that are wrong, or what is missing.
     pub fn load(
         file: &Path,
         origin: Name<'_>,

@@ -34,7 +34,7 @@ impl<'t> Scanner<'t> {
         Self { text, at: 0, line: 1 }
     }
 
-    /// The next entry; after an error the rest makes no sense.
+    /// The next entry; after an error, of those that stand behind the place.
     pub(super) fn next(&mut self) -> Result<Option<Entry<'t>>, Bad> {
         while self.at < self.text.len() {
             let entry = self.entry()?;
@@ -68,7 +68,7 @@ impl<'t> Scanner<'t> {
                     self.at += 1;
                     glued = false;
                 }
-                b';' => self.comment(),
+                b';' => self.pass_line(),
                 b'(' => {
                     self.at += 1;
                     depth += 1;
@@ -78,6 +78,7 @@ impl<'t> Scanner<'t> {
                 b')' => {
                     self.at += 1;
                     if depth == 0 {
+                        self.pass_line();
                         return Err((self.line, "a closing bracket without an opening one".to_owned()));
                     }
                     depth -= 1;
@@ -109,7 +110,8 @@ impl<'t> Scanner<'t> {
         Ok(entry)
     }
 
-    fn comment(&mut self) {
+    /// Passes by the rest of the line.
+    fn pass_line(&mut self) {
         let rest = &self.text[self.at..];
         self.at += rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
     }

@@ -6,6 +6,7 @@ use nodens_wire::{Name, NameBuf};
 use proptest::prelude::*;
 
 use super::*;
+use crate::wrong::WRONG_LINES_MAX;
 
 fn zone() -> NameBuf {
     NameBuf::from_text("cedar.example").unwrap()
@@ -267,6 +268,43 @@ fn errors_name_file_line_and_cause() {
     });
     assert_eq!(missing.unwrap_err().to_string(), "open none: entity not found");
     assert!(error(&[("z", "$INCLUDE gone")]).contains("z:1: cannot include gone: "));
+}
+
+#[test]
+fn every_wrong_line_is_told_once() {
+    let wrong = |files: &[(&str, &str)]| match load(files).unwrap_err() {
+        ZoneFileError::Syntax { lines, .. } => lines,
+        other => panic!("{other}"),
+    };
+    let places = |files| -> Vec<String> {
+        let place = |line: &WrongLine| format!("{}:{} {}", line.file.display(), line.line, line.drawn);
+        wrong(files).first.iter().map(place).collect()
+    };
+    assert_eq!(
+        places(&[
+            (
+                "z",
+                "a..b A 192.0.2.1\n  A 192.0.2.2\n$TTL 1y\nok A 192.0.2.1\n$INCLUDE p\n$INCLUDE gone\nc A )\n\
+                 $GENERATE 1-2 n$ A x\nd (\n A",
+            ),
+            ("p", "e B\n  A 192.0.2.3\nf A"),
+        ]),
+        [
+            "z:1 a..b A 192.0.2.1",
+            "z:3 $TTL 1y",
+            "p:1 e B",
+            "p:3 f A",
+            "z:6 $INCLUDE gone",
+            "z:7 c A )",
+            "z:8 $GENERATE 1-2 n$ A x",
+            "z:9 d (",
+        ]
+    );
+    let many = wrong(&[("z", &"a B\n".repeat(WRONG_LINES_MAX + 3))]);
+    assert_eq!((many.first.len(), many.left_out), (WRONG_LINES_MAX, 3));
+    // A file that includes itself ends at its limit, each time.
+    let itself = wrong(&[("z", &"$INCLUDE z\n".repeat(20))]);
+    assert!(itself.left_out < INCLUDES_MAX * 20, "{}", itself.left_out);
 }
 
 #[test]

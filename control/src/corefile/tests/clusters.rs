@@ -16,8 +16,8 @@ fn read(directives: &str) -> (ServerBlock, Vec<String>, Vec<String>) {
     match world.load() {
         Ok(mut corefile) => (corefile.blocks.remove(0), Vec::new(), texts(&corefile.warnings)),
         Err(mut refused) => {
-            let errors: Vec<String> = texts(&refused.errors);
-            (refused.blocks.remove(0), errors, texts(&refused.warnings))
+            let errors: Vec<String> = texts(&refused.found.errors);
+            (refused.blocks.remove(0), errors, texts(&refused.found.warnings))
         }
     }
 }

@@ -4,7 +4,7 @@
 //! read.
 
 use super::Memory;
-use crate::corefile::Colour;
+use crate::corefile::{Colour, Findings};
 
 const CASES: &str = include_str!("diagnostics.txt");
 const BETWEEN: &str = "\n====\n";
@@ -21,15 +21,13 @@ fn world(corefile: &str) -> Memory {
 
 fn draw(corefile: &str) -> String {
     let world = world(corefile);
-    let (warnings, refused) = match world.load() {
+    match world.load() {
         Ok(corefile) => {
-            let draw = |warning: &crate::corefile::Diagnostic| warning.render(&corefile.sources, Colour::Off);
-            (corefile.warnings.iter().map(draw).collect(), None)
+            let warnings = Findings::from_iter(corefile.warnings);
+            warnings.render(&corefile.sources, Colour::Off)
         }
-        Err(refused) => (Vec::new(), Some(refused.render(Colour::Off))),
-    };
-    let drawn: Vec<String> = warnings.into_iter().chain(refused).collect();
-    drawn.join("\n\n")
+        Err(refused) => refused.render(Colour::Off),
+    }
 }
 
 #[test]
@@ -62,7 +60,7 @@ fn every_finding_is_drawn_as_recorded() {
 fn every_error_says_how_to_mend_it() {
     for case in CASES.trim_end().split(BETWEEN) {
         let corefile = case.split_once(BEHIND).map_or(case, |(corefile, _)| corefile);
-        let errors = world(corefile).load().err().map(|refused| refused.errors);
+        let errors = world(corefile).load().err().map(|refused| refused.found.errors);
         for error in errors.into_iter().flatten() {
             assert!(error.help.is_some(), "{corefile}\n{}", error.text);
         }
@@ -101,6 +99,7 @@ import parts/none
         );
     let refused = world.load().unwrap_err();
     let places: Vec<String> = refused
+        .found
         .errors
         .iter()
         .map(|error| refused.sources.place(error.span.unwrap()))
@@ -123,10 +122,21 @@ import parts/none
 }
 
 #[test]
+fn warnings_are_drawn_behind_errors() {
+    let drawn = draw("cedar.example {\n    pprof\n    whoam\n}\n");
+    let at = |text: &str| drawn.find(text).unwrap_or_else(|| panic!("{text}\n{drawn}"));
+    assert!(
+        drawn.starts_with("Corefile:3 - ") && at("'whoam'") < at("\n\nwarning: "),
+        "{drawn}"
+    );
+    assert!(drawn.contains("pprof") && drawn.contains("(Corefile:2)"), "{drawn}");
+}
+
+#[test]
 fn many_errors_are_cut() {
     let world = Memory::new(&format!(". {{\n{}}}\n", "nope\n".repeat(250)));
     let refused = world.load().unwrap_err();
-    assert_eq!((refused.errors.len(), refused.left_out), (100, 150));
+    assert_eq!((refused.found.errors.len(), refused.found.left_out), (100, 150));
     assert!(refused.render(Colour::Off).ends_with("\n\nand 150 more"));
 }
 

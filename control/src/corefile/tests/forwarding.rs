@@ -28,7 +28,7 @@ fn shown(upstreams: &[Upstream]) -> String {
 /// The first error of a block, without its place.
 pub(super) fn error(directives: &str) -> String {
     let refused = Memory::new(&format!(". {{\n{directives}\n}}\n")).load().unwrap_err();
-    refused.errors[0].text.clone()
+    refused.found.errors[0].text.clone()
 }
 
 fn warnings(directives: &str) -> String {
@@ -184,11 +184,11 @@ fn who_cannot_be_asked() {
         .load()
         .unwrap_err();
     assert_eq!(
-        folder.errors[0].label.as_deref(),
+        folder.found.errors[0].label.as_deref(),
         Some("as a file: it is no regular file")
     );
     assert_eq!(
-        folder.errors[0].text,
+        folder.found.errors[0].text,
         "plugin/forward: not an IP address, file, or valid domain: \"/etc/sub\""
     );
     let servers = |many: usize| {
@@ -198,12 +198,12 @@ fn who_cannot_be_asked() {
         Memory::new(". {\nforward . r\n}\n").file("r", &lines).load()
     };
     assert_eq!(
-        servers(0).unwrap_err().errors[0].text,
+        servers(0).unwrap_err().found.errors[0].text,
         "plugin/forward: no valid upstream addresses found"
     );
     assert_eq!(servers(256).unwrap().blocks[0].forward[0].to.len(), 256);
     assert_eq!(
-        servers(257).unwrap_err().errors[0].text,
+        servers(257).unwrap_err().found.errors[0].text,
         "plugin/forward: more than 256 servers"
     );
 }

@@ -420,7 +420,7 @@ fn zones(input: &Input, world: &Memory) -> String {
             .join(" ")
     };
     load(input, 5300, world).map_or_else(
-        |refused| format!("! {}", refused.errors[0].headline(&refused.sources)),
+        |refused| format!("! {}", refused.found.errors[0].headline(&refused.sources)),
         keys,
     )
 }

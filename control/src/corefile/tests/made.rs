@@ -191,7 +191,7 @@ fn autopath() {
                 let path = corefile.blocks[0].autopath.as_ref().unwrap();
                 format!("{} + {} {}", text(&path.zones), text(&path.search), text(warnings))
             }
-            Err(refused) => format!("! {}", refused.errors[0].text),
+            Err(refused) => format!("! {}", refused.found.errors[0].text),
         }
     };
     assert_eq!(load("autopath r", "A.example b"), "cedar.example. + a.example. b. ");

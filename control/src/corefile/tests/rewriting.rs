@@ -259,7 +259,7 @@ fn what_is_wrong_with_rules() {
     let both = Memory::new(". {\nrewrite name a b {\nanswer auto\n}\n}\n")
         .load()
         .unwrap_err();
-    assert_eq!(both.errors[0].text, "Unexpected token '{' behind 'rewrite'");
+    assert_eq!(both.found.errors[0].text, "Unexpected token '{' behind 'rewrite'");
     let long = "a".repeat(10_001);
     assert!(error(&format!("rewrite name regex {long} b")).starts_with("plugin/rewrite: invalid regex"));
 }
