@@ -87,6 +87,7 @@ pub(crate) fn cluster(zone: &NameBuf, services: u32) -> (Kubernetes, Cluster) {
         zones,
         fallthrough: None,
         view: Arc::new(view),
+        pod_labels: Box::default(),
     };
     (step, editor.finish(1_700_000_000))
 }

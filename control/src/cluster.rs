@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use nodens_engine::cluster::{Address, Cluster, Editor, Endpoint, External, Kind, Of, Place, Port, Service, Slice};
+use nodens_engine::cluster::{
+    Address, Cluster, Editor, Endpoint, External, Kind, Of, Place, PodLabels, Port, Service, Slice,
+};
 use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::Zone;
 use nodens_sources::kubernetes::{
@@ -151,7 +153,7 @@ impl ClusterRebuild {
             Change::Import(key, service) => put_service(Of::Clusterset, &key, service, editor),
             Change::Slice(key, slice) => self.put_slice(Of::Cluster, key, slice, editor, programmed),
             Change::ImportedSlice(key, slice) => self.put_slice(Of::Clusterset, key, slice, editor, programmed),
-            Change::Pod(key, addresses) => self.put_pod(key, addresses, editor),
+            Change::Pod(key, pod) => self.put_pod(key, pod, editor),
         }
     }
 
@@ -191,7 +193,7 @@ impl ClusterRebuild {
         self.slices.insert((of, key), own);
     }
 
-    fn put_pod(&mut self, key: ObjectKey, addresses: Option<Box<[IpAddr]>>, editor: &mut Editor) {
+    fn put_pod(&mut self, key: ObjectKey, pod: Option<source::Pod>, editor: &mut Editor) {
         let Some(mut owner) = labels([&*key.namespace]).map(Vec::from) else {
             return;
         };
@@ -200,22 +202,29 @@ impl ClusterRebuild {
         }
         let ObjectKey { namespace: own, name } = key;
         let pods = self.pods.entry(own.clone()).or_default();
-        let now = addresses.clone().unwrap_or_default();
-        let before = match addresses {
-            Some(now) => pods.addresses.insert(name, now),
+        let mut labels = PodLabels::default();
+        let mut now = Box::default();
+        let before = match pod {
+            Some(pod) => {
+                labels = PodLabels::new(pod.labels.iter().map(Option::as_deref));
+                now = pod.addresses;
+                pods.addresses.insert(name, now.clone())
+            }
             None => pods.addresses.remove(&name),
         };
         let before = before.unwrap_or_default();
         // A name is one pod's alone.
         let counts = !self.keeps_pod_names;
-        for address in now.iter().filter(|&address| !before.contains(address)) {
+        // At an address that it had already, its labels may be others.
+        let is_news = |address: &&IpAddr| !before.contains(address) || !labels.is_empty();
+        for address in now.iter().filter(is_news) {
             if !counts || pods.is_first(*address) {
-                editor.pod(&Address::from(*address), &owner, true);
+                editor.pod(&Address::from(*address), &owner, Some(&labels));
             }
         }
         for address in before.iter().filter(|&address| !now.contains(address)) {
             if !counts || pods.was_last(*address) {
-                editor.pod(&Address::from(*address), &owner, false);
+                editor.pod(&Address::from(*address), &owner, None);
             }
         }
         if pods.addresses.is_empty() {

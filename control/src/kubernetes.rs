@@ -182,6 +182,7 @@ pub fn steps(
         zones,
         fallthrough: stanza.fallthrough.as_deref().map(|zones| ZoneMap::set(zones, hash)),
         view,
+        pod_labels: stanza.source.pod_labels.as_slice().into(),
     };
     (outside, inside)
 }

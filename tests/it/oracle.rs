@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use hickory_proto::op::Message;
-use nodens_engine::cluster::{self, Apex, Authority, Cluster, Endpoint, Kind, Of, Place};
+use nodens_engine::cluster::{self, Apex, Authority, Cluster, Endpoint, Kind, Of, Place, PodLabels};
 use nodens_engine::plan::{Plan, Step};
 use nodens_engine::services::{self, Extra, Host, ServiceTree};
 use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, RrSet, Zone};
@@ -635,14 +635,14 @@ fn edit(from: &ClusterOracle, to: &ClusterOracle, editor: &mut cluster::Editor) 
         .iter()
         .filter(|(address, own)| to.pods.get(*address) != Some(own))
     {
-        editor.pod(&(*address).into(), &labels(namespace), false);
+        editor.pod(&(*address).into(), &labels(namespace), None);
     }
     for (address, namespace) in to
         .pods
         .iter()
         .filter(|(address, own)| from.pods.get(*address) != Some(own))
     {
-        editor.pod(&(*address).into(), &labels(namespace), true);
+        editor.pod(&(*address).into(), &labels(namespace), Some(&PodLabels::default()));
     }
     editor.synced();
 }

@@ -83,6 +83,7 @@ pub fn kubernetes(apex: &str, id: u32, ignore_empty_services: bool) -> Step {
             primary: name(apex),
             own: Vec::new(),
         }),
+        pod_labels: Box::default(),
     })
 }
 

@@ -1,11 +1,13 @@
 //! Changes become a new version of what is known of a cluster.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::entry::Entry;
 use super::history::{Changed, Version};
 use super::objects::{Address, External, Kind, Service, Slice};
+use super::pod::{self, PodLabels};
 use super::reverse::{Rank, Reversed, Side};
 use super::{Cluster, Namespace};
 use crate::zone::soa::next_serial;
@@ -100,13 +102,23 @@ impl Editor {
         self.changed = true;
     }
 
-    /// Whether a namespace has a pod with this address; behind the namespace its name as text may stand, to be told.
-    pub fn pod(&mut self, address: &Address, owner: &[u8], exists: bool) {
-        let pod = Reversed::new(Side::Inside, address, Rank::Endpoint, owner);
-        if exists {
-            self.cluster.pods.insert(Arc::new(pod));
-        } else {
-            self.cluster.pods.remove(pod.key());
+    /// That a namespace has a pod with this address, and what its labels say; none where it has it no more. Behind the
+    /// namespace its name as text may stand, to be told.
+    pub fn pod(&mut self, address: &Address, owner: &[u8], labels: Option<&PodLabels>) {
+        let pods = &mut self.cluster.pods;
+        let own = Reversed::new(Side::Inside, address, Rank::Endpoint, owner);
+        let mut known = None;
+        pods.scan(own.key(), |pod| {
+            known = pod::is_of(pod.key(), own.key()).then(|| Arc::clone(pod));
+            ControlFlow::Break(())
+        });
+        if let Some(known) = known {
+            pods.remove(known.key());
+        }
+        if let Some(labels) = labels {
+            let owner = [owner, labels.as_bytes()].concat();
+            let pod = Reversed::new(Side::Inside, address, Rank::Endpoint, &owner);
+            pods.insert(Arc::new(pod));
         }
         self.changed = true;
     }

@@ -21,6 +21,7 @@
 //! | `metadata` | the same for `log` and conditions |
 //! | `answer` | the records of that |
 //! | `reverse` | names of addresses |
+//! | `pod` | what is kept of a pod behind its address |
 //! | `external` | the same services as they are reached from outside |
 //! | `servers` | by which names this server is known there |
 //! | `whole`, `outgoing` | every record of a zone, and how they leave |
@@ -35,6 +36,7 @@ mod history;
 mod metadata;
 mod objects;
 mod outgoing;
+pub(crate) mod pod;
 mod reverse;
 mod schema;
 mod servers;
@@ -55,6 +57,7 @@ use history::History;
 pub(crate) use metadata::of_name;
 pub use objects::{Address, Endpoint, External, Kind, Place, Port, Service, Slice};
 pub(crate) use outgoing::Outgoing;
+pub use pod::PodLabels;
 use reverse::Reversed;
 pub(crate) use schema::service_at;
 pub use soa::{Apex, Authority};

@@ -91,7 +91,7 @@ pub(super) fn orchard() -> Editor {
         let alias = service(Kind::Alias(target.as_bytes().into()), &[]);
         editor.service(Of::Cluster, &wire(&format!("{from}.orchard")), Some(alias));
     }
-    editor.pod(&address("10.9.0.1"), &wire("orchard"), true);
+    editor.pod(&address("10.9.0.1"), &wire("orchard"), Some(&PodLabels::default()));
     editor.put_slice(
         Of::Cluster,
         &wire("gone.orchard"),
@@ -268,12 +268,33 @@ fn what_is_gone_leaves_nothing_behind() {
     for (name, id) in [("db", "a"), ("db", "b"), ("gone", "c")] {
         editor.remove_slice(Of::Cluster, &wire(&format!("{name}.orchard")), id.as_bytes());
     }
-    editor.pod(&address("10.9.0.1"), &wire("orchard"), false);
+    editor.pod(&address("10.9.0.1"), &wire("orchard"), None);
     editor.namespace(&wire("orchard"), false);
     let cluster = editor.finish(100);
     assert_eq!(cluster.serial(), 101, "a change is told, whatever the clock says");
     assert!(cluster.services.is_empty() && cluster.addresses.is_empty() && cluster.pods.is_empty());
     assert!(cluster.namespaces.is_empty());
+}
+
+#[test]
+fn a_pods_labels_are_those_that_were_said_last() {
+    let at = address("10.9.0.7");
+    let owner = [&wire("orchard")[..], b"picker"].concat();
+    let mut cluster = orchard().finish(100);
+    let mut says = |labels: Option<&PodLabels>| {
+        let mut editor = cluster.edit();
+        editor.pod(&at, &owner, labels);
+        cluster = editor.finish(100);
+        let kept = cluster.pod_name_of(&at)?;
+        let label = pod::label(kept, 0).map(|text| String::from_utf8_lossy(text).into_owned());
+        Some((String::from_utf8_lossy(pod::name(kept)).into_owned(), label))
+    };
+    let known = |label: Option<&str>| Some(("picker".to_owned(), label.map(str::to_owned)));
+    assert_eq!(says(Some(&PodLabels::new([Some("ripe")]))), known(Some("ripe")));
+    assert_eq!(says(Some(&PodLabels::new([Some("green")]))), known(Some("green")));
+    assert_eq!(says(Some(&PodLabels::new([None]))), known(None));
+    assert_eq!(says(Some(&PodLabels::default())), known(None));
+    assert_eq!(says(None), None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Flow, Visit, ZoneMap, falls_through};
 use crate::answer::Answer;
-use crate::cluster::{Address, ExternalView, Look, Outcome, Shown, View, Zoned, of_name};
+use crate::cluster::{Address, ExternalView, Look, Outcome, Shown, View, Zoned, of_name, pod};
 use crate::snapshot::{Data, ZoneId};
 use crate::zone::Zone;
 
@@ -21,6 +21,8 @@ pub struct Kubernetes {
     pub fallthrough: Option<ZoneMap<()>>,
     /// How they show it.
     pub view: Arc<View>,
+    /// The keys of the labels that are kept of pods, in their order.
+    pub pod_labels: Box<[Box<str>]>,
 }
 
 /// The `k8s_external` step.
@@ -55,8 +57,11 @@ impl Kubernetes {
             let client = Address::from(client);
             let text = match fact {
                 "namespace" => cluster.namespace_of(&client).and_then(|label| label.get(1..)),
-                "pod-name" => cluster.pod_name_of(&client),
-                _ => None,
+                "pod-name" => cluster.pod_name_of(&client).map(pod::name),
+                _ => fact.strip_prefix("label/").and_then(|key| {
+                    let place = self.pod_labels.iter().position(|own| **own == *key)?;
+                    pod::label(cluster.pod_name_of(&client)?, place)
+                }),
             };
             let Some(text) = text.and_then(|text| std::str::from_utf8(text).ok()) else {
                 return Ok(false);

@@ -1,31 +1,35 @@
 //! API objects to the few facts that names depend on; pure.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::time::SystemTime;
 
 use k8s_openapi::jiff::Timestamp;
+use serde::de::DeserializeOwned;
 
 use super::kind::Kind;
-use super::raw::{Raw, RawEndpoint, RawPort};
-use super::{Change, Endpoint, EndpointAddress, External, ObjectKey, Port, Service, ServiceKind, Settings, Slice};
+use super::raw::{Labels, Raw, RawEndpoint, RawPort};
+use super::{Change, Endpoint, EndpointAddress, External, ObjectKey, Pod, Port, Service, ServiceKind, Settings, Slice};
 
 /// The name of a Pod is a label if it is shorter than this.
 const POD_NAME_LEN_END: usize = 64;
 
-/// How endpoints are read.
+/// How endpoints and Pods are read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rules {
+pub(super) struct Rules<'s> {
     pub(super) endpoint_pod_names: bool,
     pub(super) zonal: bool,
+    pub(super) pod_labels: &'s [Box<str>],
 }
 
-impl Rules {
-    pub(super) fn of(settings: &Settings) -> Self {
+impl<'s> Rules<'s> {
+    pub(super) fn of(settings: &'s Settings) -> Self {
         Self {
             endpoint_pod_names: settings.endpoint_pod_names,
             zonal: settings.zonal,
+            pod_labels: &settings.pod_labels,
         }
     }
 }
@@ -36,7 +40,7 @@ pub(super) enum Value {
     Namespace,
     Service(Service),
     Slice(Slice),
-    Pod(Box<[IpAddr]>),
+    Pod(Pod),
 }
 
 impl Hash for Value {
@@ -46,7 +50,7 @@ impl Hash for Value {
             Self::Service(service) => service.hash(state),
             // When it changed is no part of what it says.
             Self::Slice(slice) => (&slice.service, &slice.cluster, &slice.ports, &slice.endpoints).hash(state),
-            Self::Pod(addresses) => addresses.hash(state),
+            Self::Pod(pod) => pod.hash(state),
         }
     }
 }
@@ -60,7 +64,7 @@ impl Value {
             (Self::Service(service), _) => Change::Service(key, Some(service)),
             (Self::Slice(slice), Kind::ImportedSlices) => Change::ImportedSlice(key, Some(slice)),
             (Self::Slice(slice), _) => Change::Slice(key, Some(slice)),
-            (Self::Pod(addresses), _) => Change::Pod(key, Some(addresses)),
+            (Self::Pod(pod), _) => Change::Pod(key, Some(pod)),
         }
     }
 }
@@ -90,7 +94,7 @@ pub(super) struct Object {
 }
 
 /// Decodes an object; what cannot be understood is left out.
-pub(super) fn decode(kind: Kind, rules: Rules, raw: Raw) -> Object {
+pub(super) fn decode(kind: Kind, rules: Rules<'_>, raw: Raw) -> Object {
     let mut bad = None;
     let ends = raw.metadata.deletion_timestamp.is_some();
     let key = key(&raw);
@@ -99,7 +103,7 @@ pub(super) fn decode(kind: Kind, rules: Rules, raw: Raw) -> Object {
         Kind::Services => Some(Value::Service(service(&raw, &mut bad))),
         Kind::Imports => Some(Value::Service(import(&raw, &mut bad))),
         Kind::Slices | Kind::ImportedSlices => slice(kind, rules, &raw, &mut bad).map(Value::Slice),
-        Kind::Pods => pod(&raw, &mut bad).map(Value::Pod),
+        Kind::Pods => pod(rules, &raw, &mut bad).map(Value::Pod),
     };
     Object { key, value, ends, bad }
 }
@@ -163,8 +167,8 @@ fn import(raw: &Raw, bad: &mut Option<String>) -> Service {
     }
 }
 
-fn slice(kind: Kind, rules: Rules, raw: &Raw, bad: &mut Option<String>) -> Option<Slice> {
-    let labels = raw.metadata.labels.as_ref()?;
+fn slice(kind: Kind, rules: Rules<'_>, raw: &Raw, bad: &mut Option<String>) -> Option<Slice> {
+    let labels: Labels = labels(raw, bad)?;
     let (service, cluster) = match kind {
         Kind::ImportedSlices => (&labels.imported, labels.cluster.as_deref().unwrap_or_default()),
         _ => (&labels.service, ""),
@@ -198,7 +202,7 @@ fn slice(kind: Kind, rules: Rules, raw: &Raw, bad: &mut Option<String>) -> Optio
 
 fn endpoint(
     address_type: &str,
-    rules: Rules,
+    rules: Rules<'_>,
     raw: &RawEndpoint,
     text: &str,
     bad: &mut Option<String>,
@@ -250,7 +254,18 @@ fn dashed(text: &str) -> Box<str> {
     label.into()
 }
 
-fn pod(raw: &Raw, bad: &mut Option<String>) -> Option<Box<[IpAddr]>> {
+/// The labels of an object, as far as they count.
+fn labels<L: DeserializeOwned>(raw: &Raw, bad: &mut Option<String>) -> Option<L> {
+    match serde_json::from_str(raw.metadata.labels.as_ref()?.get()) {
+        Ok(labels) => Some(labels),
+        Err(error) => {
+            note(bad, "metadata.labels", error);
+            None
+        }
+    }
+}
+
+fn pod(rules: Rules<'_>, raw: &Raw, bad: &mut Option<String>) -> Option<Pod> {
     let listed = raw.status.pod_ips.as_deref().unwrap_or_default();
     let listed: Vec<String> = listed.iter().map(|one| one.ip.clone()).collect();
     let texts = if listed.is_empty() {
@@ -258,8 +273,19 @@ fn pod(raw: &Raw, bad: &mut Option<String>) -> Option<Box<[IpAddr]>> {
     } else {
         &listed
     };
-    let found = addresses("status.podIPs", texts, bad);
-    (!found.is_empty()).then_some(found)
+    let addresses = addresses("status.podIPs", texts, bad);
+    if addresses.is_empty() {
+        return None;
+    }
+    let mut found: HashMap<String, Box<str>> = HashMap::new();
+    if !rules.pod_labels.is_empty() {
+        found = labels(raw, bad).unwrap_or_default();
+    }
+    let label = |key: &Box<str>| found.remove(&**key);
+    Some(Pod {
+        addresses,
+        labels: rules.pod_labels.iter().map(label).collect(),
+    })
 }
 
 fn addresses(field: &str, texts: &[String], bad: &mut Option<String>) -> Box<[IpAddr]> {

@@ -102,7 +102,7 @@ fn parts_of_a_service_that_do_not_parse_are_left_out() {
 const LABELS: &str = r#""name":"db-x7k2p","namespace":"orchard","labels":{"app":"db",
     "endpointslice.kubernetes.io/managed-by":"endpointslice-controller.k8s.io","kubernetes.io/service-name":"db"}"#;
 
-fn slice(rules: Rules, metadata: &str, rest: &str) -> (Option<Slice>, Option<String>) {
+fn slice(rules: Rules<'_>, metadata: &str, rest: &str) -> (Option<Slice>, Option<String>) {
     let object = decode(Kind::Slices, rules, raw("EndpointSlice", metadata, rest));
     match object.value {
         Some(Value::Slice(slice)) => (Some(slice), object.bad),
@@ -112,7 +112,7 @@ fn slice(rules: Rules, metadata: &str, rest: &str) -> (Option<Slice>, Option<Str
 }
 
 /// `address label zone` of each endpoint.
-fn endpoints(rules: Rules, rest: &str) -> String {
+fn endpoints(rules: Rules<'_>, rest: &str) -> String {
     let (found, _) = slice(rules, LABELS, rest);
     let texts = found.unwrap().endpoints.into_iter().map(|endpoint| {
         let address = match endpoint.address {
@@ -148,6 +148,7 @@ fn slices_and_their_ready_endpoints() {
     let rules = Rules {
         endpoint_pod_names: true,
         zonal: true,
+        pod_labels: &[],
     };
     assert_eq!(
         endpoints(rules, rest),
@@ -160,6 +161,7 @@ fn the_name_of_a_pod_is_a_label_if_it_is_short_enough() {
     let rules = Rules {
         endpoint_pod_names: true,
         zonal: false,
+        pod_labels: &[],
     };
     let of = |len| {
         let name = "p".repeat(len);
@@ -282,7 +284,7 @@ fn addresses_of_pods() {
             r#""spec":{{"containers":[{{"name":"c","ports":[{{"containerPort":80}}]}}]}},"status":{{{status}}}"#
         );
         match named(Kind::Pods, &rest).value {
-            Some(Value::Pod(addresses)) => Some(addresses),
+            Some(Value::Pod(pod)) => Some(pod.addresses),
             None => None,
             other => panic!("{other:?}"),
         }
@@ -293,6 +295,35 @@ fn addresses_of_pods() {
     assert_eq!(of(r#""phase":"Pending""#), None);
     let metadata = r#""name":"p","namespace":"orchard","deletionTimestamp":"2026-01-02T03:04:05Z""#;
     assert!(decode(Kind::Pods, Rules::default(), raw("Pod", metadata, r#""status":{}"#)).ends);
+}
+
+#[test]
+fn labels_of_pods_that_are_asked_for() {
+    let keys = ["app", "app.kubernetes.io/name", "empty", "lost"].map(Box::from);
+    let of = |labels: &str| {
+        let rules = Rules {
+            pod_labels: &keys,
+            ..Rules::default()
+        };
+        let metadata = format!(r#""name":"p","namespace":"orchard"{labels}"#);
+        let object = decode(
+            Kind::Pods,
+            rules,
+            raw("Pod", &metadata, r#""status":{"podIP":"10.244.1.5"}"#),
+        );
+        match object.value {
+            Some(Value::Pod(pod)) => (pod.labels, object.bad),
+            other => panic!("{other:?}"),
+        }
+    };
+    let none = [const { None::<Box<str>> }; 4];
+    let labels = r#","labels":{"empty":"","other":"x","app":"web","app.kubernetes.io/name":"a\u0062"}"#;
+    let expected = [Some("web"), Some("ab"), Some(""), None].map(|text| text.map(Box::from));
+    assert_eq!(of(labels), (expected.into(), None));
+    assert_eq!(of(""), (none.clone().into(), None));
+    assert_eq!(of(r#","labels":null"#), (none.clone().into(), None));
+    let (found, bad) = of(r#","labels":["app"]"#);
+    assert_eq!((found, bad.is_some()), (none.into(), true));
 }
 
 #[test]

@@ -44,7 +44,7 @@ const WATCH_TURNS: u32 = 16;
 pub(super) struct Follower<'s> {
     source: &'s Source,
     kind: Kind,
-    rules: Rules,
+    rules: Rules<'s>,
     step: Step,
     quiet: Quiet,
     /// What was decoded and not handed over yet.

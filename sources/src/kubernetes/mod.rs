@@ -18,7 +18,9 @@ use std::time::Duration;
 
 pub use kind::Kind;
 pub use link::{FILE_BYTES_MAX, Machine, Unusable, World, check};
-pub use objects::{Change, Endpoint, EndpointAddress, External, Message, ObjectKey, Port, Service, ServiceKind, Slice};
+pub use objects::{
+    Change, Endpoint, EndpointAddress, External, Message, ObjectKey, Pod, Port, Service, ServiceKind, Slice,
+};
 pub use run::run;
 pub use status::{Histogram, PROGRAMMING_BOUNDS, Programmed, REQUEST_BOUNDS, Requests, Standing, Status};
 
@@ -38,6 +40,8 @@ pub struct Settings {
     pub endpoints: bool,
     /// Pods are watched.
     pub pods: bool,
+    /// The keys of those of their labels that are told.
+    pub pod_labels: Vec<Box<str>>,
     /// ServiceImports and the slices of other clusters are watched.
     pub multicluster: bool,
     /// An endpoint without a hostname has the name of its Pod, where that has less than 64 characters.

@@ -93,6 +93,15 @@ pub enum EndpointAddress {
     Name(Box<str>),
 }
 
+/// A Pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pod {
+    /// `status.podIPs`, else `status.podIP`; at least one.
+    pub addresses: Box<[IpAddr]>,
+    /// The labels that the settings ask for, in their order; `None` for one that it does not have.
+    pub labels: Box<[Option<Box<str>>]>,
+}
+
 /// What came, changed, or is gone (`None`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -102,8 +111,8 @@ pub enum Change {
     Service(ObjectKey, Option<Service>),
     /// An EndpointSlice of this cluster. One without the label of a Service is not told.
     Slice(ObjectKey, Option<Slice>),
-    /// The addresses of a Pod.
-    Pod(ObjectKey, Option<Box<[IpAddr]>>),
+    /// A Pod. One without an address is not told.
+    Pod(ObjectKey, Option<Pod>),
     /// A ServiceImport.
     Import(ObjectKey, Option<Service>),
     /// An EndpointSlice of another cluster.

@@ -27,10 +27,12 @@ pub(super) struct Meta {
     pub(super) namespace: String,
     pub(super) resource_version: String,
     pub(super) deletion_timestamp: Option<IgnoredAny>,
-    pub(super) labels: Option<Labels>,
+    /// Which of them count depends on the kind.
+    pub(super) labels: Option<Box<RawValue>>,
     pub(super) annotations: Option<Annotations>,
 }
 
+/// The labels of a slice.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Labels {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::kubernetes::decode::Value;
-use crate::kubernetes::{Service, ServiceKind};
+use crate::kubernetes::{Pod, Service, ServiceKind};
 
 fn service(port: u16) -> Value {
     let port = crate::kubernetes::Port {
@@ -41,7 +41,7 @@ fn shown(changes: Vec<Change>) -> String {
         Change::Service(key, None) => format!("-{}", key.name),
         Change::Service(key, Some(service)) => format!("{}:{}", key.name, service.ports[0].number),
         Change::Pod(key, None) => format!("-{}", key.name),
-        Change::Pod(key, Some(addresses)) => format!("{}:{}", key.name, addresses[0]),
+        Change::Pod(key, Some(pod)) => format!("{}:{}", key.name, pod.addresses[0]),
         other => format!("{other:?}"),
     });
     texts.collect::<Vec<_>>().join(" ")
@@ -258,7 +258,13 @@ fn bad_objects_are_counted_as_long_as_they_are_there() {
 fn a_pod_that_ends_keeps_its_address_and_gets_none() {
     let pod = |name: &str, address: &str, ends: bool| Object {
         ends,
-        ..object(name, Some(Value::Pod([address.parse().unwrap()].into())))
+        ..object(
+            name,
+            Some(Value::Pod(Pod {
+                addresses: [address.parse().unwrap()].into(),
+                labels: Box::default(),
+            })),
+        )
     };
     let mut step = Step::new(Kind::Pods);
     let mut tell = |object: Object| {

@@ -54,6 +54,7 @@ pub(super) fn kubernetes(line: &Line, scope: &mut Scope<'_>) -> Option<Kubernete
             namespace_labels: None,
             endpoints: true,
             pods: false,
+            pod_labels: Vec::new(),
             multicluster: false,
             endpoint_pod_names: false,
             zonal: false,

@@ -28,6 +28,7 @@ mod metadata;
 mod multisocket;
 mod number;
 mod on;
+mod pod_labels;
 mod proxy;
 mod reload;
 mod rewrite;
@@ -55,6 +56,7 @@ use super::zone;
 use scope::Scope;
 
 pub use edns::NSID_LEN_MAX;
+pub use pod_labels::POD_LABELS_MAX;
 
 /// The directives that nodens has, sorted; `-plugins` prints them.
 pub const KNOWN: [&str; 47] = [
@@ -153,6 +155,7 @@ pub fn block(
         directive(line, &mut scope, &mut block);
         show_form(line, &mut scope.findings.errors[before..]);
     }
+    pod_labels::keep(parsed, &mut block, &mut scope);
     file::share_fallthrough(&mut block.file);
     secondary::share_fallthrough(&mut block.secondary);
     k8s_external::check(&block, findings);

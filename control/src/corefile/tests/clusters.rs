@@ -6,6 +6,7 @@ use nodens_sources::kubernetes::{Server, TlsFiles};
 
 use super::Memory;
 use super::settings::text;
+use crate::corefile::directive::POD_LABELS_MAX;
 use crate::corefile::settings::{Kubernetes, PodNames, ServerBlock};
 
 /// The block of a Corefile, its errors and its warnings.
@@ -303,4 +304,49 @@ fn the_search_path_of_a_pod() {
     assert_eq!(warnings("autopath @kubernetes\nkubernetes {\npods verified\n}"), 0);
     assert_eq!(warnings("autopath @kubernetes\nkubernetes"), 1);
     assert_eq!(warnings("autopath @kubernetes"), 1);
+}
+
+#[test]
+fn labels_of_pods_are_kept_that_a_block_names() {
+    let kept = |metadata: &str, pods: &str| {
+        let (block, errors, _) = read(&format!(
+            "{metadata}
+            kubernetes {{
+                endpoint https://a
+                pods {pods}
+            }}
+            log . \"{{name}} {{/kubernetes/client-label/app}} {{/kubernetes/client-namespace}}\"
+            view fruit {{
+                expr metadata('kubernetes/client-label/tree/kind') == 'a' || metadata(\"kubernetes/client-label/app\") == 'b'
+            }}
+            template IN TXT {{
+                answer \"{{{{ .Name }}}} 5 IN TXT \\\"{{{{ .Meta \\\"kubernetes/client-label/app.kubernetes.io/name\\\" }}}}\\\"\"
+            }}
+            rewrite edns0 local set 0xffee {{kubernetes/client-label/z}}"
+        ));
+        assert_eq!(errors, [""; 0]);
+        block.kubernetes.unwrap().source.pod_labels
+    };
+    assert_eq!(
+        kept("metadata", "verified"),
+        ["app", "app.kubernetes.io/name", "tree/kind", "z"].map(Box::from)
+    );
+    assert!(kept("metadata", "insecure").is_empty());
+    assert!(kept("", "verified").is_empty());
+}
+
+#[test]
+fn a_block_can_use_so_many_labels_of_pods() {
+    let read = |labels: usize| {
+        let label = |at: usize| format!("{{/kubernetes/client-label/k{at}}}");
+        let format: String = (0..labels).map(label).collect();
+        read(&format!(
+            "metadata\nkubernetes {{\nendpoint https://a\npods verified\n}}\nlog . {format}\nlog a {format}"
+        ))
+    };
+    let (block, errors, _) = read(POD_LABELS_MAX);
+    assert_eq!(errors, [""; 0]);
+    assert_eq!(block.kubernetes.unwrap().source.pod_labels.len(), POD_LABELS_MAX);
+    let text = "a block can use 32 labels of pods, and kubernetes/client-label/k32 is one more";
+    assert_eq!(read(POD_LABELS_MAX + 1).1, [text]);
 }

@@ -14,8 +14,8 @@ use crate::plan::Cidr;
 /// number.
 pub(super) const TEXT_BYTES_MAX: usize = 4096;
 
-/// Bytes of a label of metadata; nothing is known by a longer one.
-const LABEL_BYTES_MAX: usize = 64;
+/// Bytes of a label of metadata; nothing is known by a longer one. The key of a pod's label alone may have 317.
+const LABEL_BYTES_MAX: usize = 384;
 
 /// One condition and one question.
 pub(super) struct Evaluation<'a> {
