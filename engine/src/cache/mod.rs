@@ -13,11 +13,15 @@
 //! asked for once pass through without hurting those that are used. A key that falls into a crowded set, by chance or by
 //! design, costs hit ratio, never time.
 //!
+//! Who finds a set locked waits for as long as a change takes. If that is not enough, the one who changes it is off its core, and
+//! what was to be stored is put aside (`late`).
+//!
 //! An entry too large for a set is kept in parts, each with a hash of its own; where one is gone, all are.
 
 mod blocks;
 mod entry;
 pub mod flight;
+mod late;
 pub mod rules;
 mod set;
 mod settings;
@@ -33,10 +37,12 @@ use zerocopy::FromZeros as _;
 use crate::time::Instant;
 use blocks::{Blocks, Table};
 use entry::{Record, Slot, Wanted, words_taken};
-use set::{Locked, Read, Set, Shape, Slots};
+use late::Late;
+use set::{LOCK_TRIES, Locked, Read, Set, Shape, Slots};
 
 pub use blocks::Block;
 pub use entry::{Found, Key, Kind, New};
+pub use late::{LATE_BYTES_MAX, LATE_MAX};
 pub use settings::{Bounds, Prefetch, Settings, Stale, StaleRefresh};
 
 /// Most bytes of one entry: a message.
@@ -53,6 +59,8 @@ const LINE_WORDS: usize = 8;
 const READ_TRIES: usize = 512;
 /// How often one insert that finds no room has another set put to use.
 const GROWTHS_MAX: usize = 16;
+/// How many of the entries that were put aside are stored by one insert or miss.
+const LATE_AT_ONCE: usize = 4;
 /// How many sets are searched for an entry of a block that has too many.
 const PROBES_MAX: usize = 16;
 
@@ -69,8 +77,17 @@ pub enum Stored {
     Retired,
     /// More than [`BYTES_MAX`].
     Long,
-    /// Others were changing its set for too long.
+    /// Others were changing its set for too long: it is put aside, and stored soon.
+    Later,
+    /// The same, and there was no room to put it aside.
     Busy,
+}
+
+/// Whether an entry is new, or was put aside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    AtOnce,
+    Late,
 }
 
 /// What the cache has come to.
@@ -84,7 +101,7 @@ pub struct Figures {
     pub evicted: u64,
     /// Entries that made room when they were of no use any more.
     pub expired: u64,
-    /// Look-ups that took an entry for missing, and inserts that were given up, since others were changing its set.
+    /// Look-ups that took an entry for missing, and entries that were not stored, since others were changing its set.
     pub busy: u64,
     /// Look-ups that found an entry without one of its parts.
     pub incomplete: u64,
@@ -106,6 +123,7 @@ pub struct Cache {
     numbers: AtomicU64,
     /// Where the next search for an entry of a full block begins.
     cursor: AtomicUsize,
+    late: Late,
     evicted: AtomicU64,
     expired: AtomicU64,
     busy: AtomicU64,
@@ -119,7 +137,7 @@ impl Cache {
     /// The address space is exhausted.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        let words = bytes.max(SIZE_MIN) / 8;
+        let words = (bytes.max(SIZE_MIN) - LATE_MAX * LATE_BYTES_MAX) / 8;
         let usable = words - LINE_WORDS;
         // A power of two, so that all sets have as many keys when all are in use.
         let sets_max = 1 << (usable * 8 / SET_BYTES_MIN).ilog2();
@@ -135,6 +153,7 @@ impl Cache {
             blocks: Blocks::default(),
             numbers: AtomicU64::new(1),
             cursor: AtomicUsize::new(0),
+            late: Late::default(),
             evicted: AtomicU64::new(0),
             expired: AtomicU64::new(0),
             busy: AtomicU64::new(0),
@@ -157,7 +176,7 @@ impl Cache {
     pub fn figures(&self) -> Figures {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Figures {
-            bytes_max: self.words.len() * 8,
+            bytes_max: self.words.len() * 8 + LATE_MAX * LATE_BYTES_MAX,
             bytes: self.sets.load(Ordering::Relaxed) * self.shape.words * 8,
             evicted: load(&self.evicted),
             expired: load(&self.expired),
@@ -183,6 +202,33 @@ impl Cache {
     /// denial, and chooses; it may be called several times, and with what is not so.
     #[inline]
     pub fn get(
+        &self,
+        hash: u64,
+        key: &Key<'_>,
+        out: &mut Vec<u8>,
+        pick: impl Fn(Option<&Found>, Option<&Found>) -> Option<Kind>,
+    ) -> Option<Found> {
+        let found = self.look_up(hash, key, out, &pick);
+        if found.is_some() || self.late.is_empty() {
+            return found;
+        }
+        self.look_up_again(hash, key, out, pick)
+    }
+
+    #[cold]
+    fn look_up_again(
+        &self,
+        hash: u64,
+        key: &Key<'_>,
+        out: &mut Vec<u8>,
+        pick: impl Fn(Option<&Found>, Option<&Found>) -> Option<Kind>,
+    ) -> Option<Found> {
+        self.store_late();
+        self.look_up(hash, key, out, pick)
+    }
+
+    #[inline]
+    fn look_up(
         &self,
         hash: u64,
         key: &Key<'_>,
@@ -269,6 +315,38 @@ impl Cache {
 
     /// Stores an entry in the place of the one with the same key and kind; a success takes the place of a denial too.
     pub fn insert(&self, hash: u64, key: &Key<'_>, new: &New<'_>, now: Instant) -> Stored {
+        if !self.late.is_empty() {
+            self.store_late();
+        }
+        match self.store(hash, key, new, now, When::AtOnce) {
+            Stored::Busy => self.put_aside(late::Entry::new(hash, key, new, now)),
+            stored => stored,
+        }
+    }
+
+    /// Has an entry wait for its set, if there is room for one that waits.
+    #[cold]
+    fn put_aside(&self, entry: Option<late::Entry>) -> Stored {
+        if entry.is_some_and(|entry| self.late.put(entry)) {
+            return Stored::Later;
+        }
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Stored::Busy
+    }
+
+    /// Stores entries that were put aside, as far as their sets are free now.
+    #[cold]
+    fn store_late(&self) {
+        for _ in 0..LATE_AT_ONCE {
+            let Some(entry) = self.late.take() else { return };
+            if self.store(entry.hash, &entry.key(), &entry.to_store(), entry.now, When::Late) == Stored::Busy {
+                self.put_aside(Some(entry));
+                return;
+            }
+        }
+    }
+
+    fn store(&self, hash: u64, key: &Key<'_>, new: &New<'_>, now: Instant, when: When) -> Stored {
         if new.bytes.len() > BYTES_MAX {
             return Stored::Long;
         }
@@ -288,7 +366,7 @@ impl Cache {
                 let hash = part_hash(hash, new.kind, place);
                 let mut part = record.part(hash, number, place, bytes);
                 let whose = Wanted::part(hash, key.block, place, None);
-                let stored = self.place(&blocks, &mut part, &whose, now, false);
+                let stored = self.place(&blocks, &mut part, &whose, now, (when, false));
                 if stored != Stored::Yes {
                     return stored;
                 }
@@ -296,7 +374,7 @@ impl Cache {
             record
         };
         let is_over = block.reserve(new.kind, new.entries_max);
-        let stored = self.place(&blocks, &mut record, &Wanted::new(hash, key), now, is_over);
+        let stored = self.place(&blocks, &mut record, &Wanted::new(hash, key), now, (when, is_over));
         match stored {
             Stored::Yes => block.count_insert(new.kind),
             Stored::Full => {
@@ -313,19 +391,24 @@ impl Cache {
         blocks: &Table,
         record: &mut Record<'_>,
         wanted: &Wanted<'_>,
-        now: Instant,
-        mut is_over: bool,
+        stored_at: Instant,
+        (when, mut is_over): (When, bool),
     ) -> Stored {
-        let now = entry::secs(now);
+        let now = entry::secs(stored_at);
+        let tries = match when {
+            When::AtOnce => LOCK_TRIES,
+            When::Late => 1,
+        };
         let mut growths = 0;
         loop {
-            let Some(mut set) = self.lock(wanted.hash) else {
-                self.busy.fetch_add(1, Ordering::Relaxed);
+            let Some(mut set) = self.lock(wanted.hash, tries) else {
                 return Stored::Busy;
             };
             let slot = record.slot();
             let (mut replaced, mut is_kept, mut is_known) = (0, false, false);
             set.find(wanted, |seen| {
+                // What was learned since is truer.
+                is_kept |= when == When::Late && seen.slot.found(seen.words).stored_at > stored_at;
                 if slot.kind() == Kind::Denial && seen.slot.kind() == Kind::Success {
                     return;
                 }
@@ -386,7 +469,7 @@ impl Cache {
     fn make_way(&self, blocks: &Table, slot: &Slot, now: u32) -> bool {
         for _ in 0..PROBES_MAX {
             let index = self.cursor.fetch_add(1, Ordering::Relaxed) % self.sets.load(Ordering::Acquire);
-            let Some(mut set) = self.set(index).lock() else {
+            let Some(mut set) = self.set(index).lock(LOCK_TRIES) else {
                 continue;
             };
             let among = among(&set, slot, 0);
@@ -443,7 +526,7 @@ impl Cache {
     }
 
     fn locate(&self, hash: u64, key: &Key<'_>, kind: Kind) -> Option<(Locked<'_>, usize)> {
-        let set = self.lock(hash)?;
+        let set = self.lock(hash, LOCK_TRIES)?;
         let mut found = None;
         set.find(&Wanted::new(hash, key), |seen| {
             if seen.slot.kind() == kind {
@@ -454,10 +537,10 @@ impl Cache {
     }
 
     /// The set of a hash, locked.
-    fn lock(&self, hash: u64) -> Option<Locked<'_>> {
+    fn lock(&self, hash: u64, tries: usize) -> Option<Locked<'_>> {
         loop {
             let index = self.index(hash);
-            let set = self.set(index).lock()?;
+            let set = self.set(index).lock(tries)?;
             // A set that was put to use meanwhile may have taken the hash over.
             if self.index(hash) == index {
                 return Some(set);
@@ -477,13 +560,15 @@ impl Cache {
             return;
         }
         let bit = sets.ilog2();
-        let Some(mut from) = self.set(sets - (1 << bit)).lock() else {
+        let Some(mut from) = self.set(sets - (1 << bit)).lock(LOCK_TRIES) else {
             return;
         };
         if self.sets.load(Ordering::Acquire) != sets {
             return;
         }
-        let Some(mut to) = self.set(sets).lock() else { return };
+        let Some(mut to) = self.set(sets).lock(LOCK_TRIES) else {
+            return;
+        };
         from.split(bit, &mut to);
         drop(to);
         self.sets.store(sets + 1, Ordering::Release);

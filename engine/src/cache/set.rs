@@ -23,7 +23,7 @@ const SLOT_WORDS: usize = 2;
 /// Most slots of one set: one bit of `visited` for each.
 const SLOTS_MAX: usize = 128;
 /// How often a lock is tried before it is given up: longer than any holder takes that is not off its core.
-const LOCK_TRIES: usize = 512;
+pub(super) const LOCK_TRIES: usize = 512;
 
 /// How the words of each set are laid out.
 #[derive(Clone, Copy, Debug)]
@@ -203,9 +203,9 @@ impl<'c> Set<'c> {
         }
     }
 
-    /// Begins a change; `None` where others are at it for too long.
-    pub(super) fn lock(self) -> Option<Locked<'c>> {
-        for _ in 0..LOCK_TRIES {
+    /// Begins a change; `None` where others are at it for so many tries.
+    pub(super) fn lock(self, tries: usize) -> Option<Locked<'c>> {
+        for _ in 0..tries {
             let seq = self.words[SEQ].load(Ordering::Relaxed);
             if seq & 1 == 0
                 && self.words[SEQ]

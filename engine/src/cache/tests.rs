@@ -354,7 +354,7 @@ fn keys_of_one_hash_cost_each_other_their_place_and_nothing_more() {
 fn census(cache: &Cache) -> HashMap<(u32, Kind), usize> {
     let mut census = HashMap::new();
     for index in 0..cache.sets.load(Ordering::Relaxed) {
-        let set = cache.set(index).lock().unwrap();
+        let set = cache.set(index).lock(LOCK_TRIES).unwrap();
         for (_, slot) in set.slots() {
             if let Some(kind) = slot.counted() {
                 *census.entry((slot.block, kind)).or_insert(0) += 1;
@@ -601,4 +601,109 @@ fn readers_never_see_half_an_answer() {
         counted,
         blocks::get(&cache.blocks.load(), block).unwrap().entries(Kind::Success)
     );
+}
+
+#[test]
+fn what_workers_store_at_once_is_kept_or_counted() {
+    const EACH_STORES: u64 = 3000;
+    const THREADS: u64 = 6;
+    let mut fixture = Fixture::new(32 << 20);
+    let (cache, block) = (&fixture.cache, fixture.block.number());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for number in thread * EACH_STORES..(thread + 1) * EACH_STORES {
+                    let name = name(number);
+                    cache.insert(hash(&name), &key(block, &name), &new(&[3; 150]), NOW);
+                }
+            });
+        }
+    });
+    let all = 0..THREADS * EACH_STORES;
+    let missing = all.filter(|&number| !fixture.has(number)).count() as u64;
+    let figures = fixture.cache.figures();
+    assert_eq!(missing, figures.evicted + figures.busy);
+    assert!(fixture.cache.late.is_empty());
+}
+
+/// What a thread that stands still in the middle of a change keeps others from, while `meanwhile` runs.
+fn stand_still(cache: &Cache, number: u64, meanwhile: impl FnOnce()) {
+    let set = cache.set(cache.index(hash(&name(number)))).lock(1).unwrap();
+    meanwhile();
+    drop(set);
+}
+
+#[test]
+fn what_finds_its_set_locked_is_stored_soon() {
+    let mut fixture = Fixture::new(SIZE_MIN);
+    stand_still(&fixture.cache, 1, || {
+        assert_eq!(fixture.insert(1, &new(b"late"), NOW), Stored::Later);
+        // Who comes by meanwhile leaves it where it is.
+        let other = (2..).find(|&other| fixture.cache.index(hash(&name(other))) != fixture.cache.index(hash(&name(1))));
+        assert_eq!(fixture.insert(other.unwrap(), &new(b"other"), NOW), Stored::Yes);
+        assert!(!fixture.cache.late.is_empty());
+    });
+    // The look-up itself brings it.
+    let found = fixture.get(1, Kind::Success).unwrap();
+    assert_eq!((found.stored_at, found.ttl_secs), (NOW, 60));
+    assert_eq!(fixture.out, b"late");
+    assert_eq!(fixture.block.entries(Kind::Success), 2);
+    let figures = fixture.cache.figures();
+    assert!(fixture.cache.late.is_empty() && figures.busy == 0, "{figures:?}");
+}
+
+#[test]
+fn what_was_put_aside_takes_no_newer_one_s_place() {
+    let mut fixture = Fixture::new(SIZE_MIN);
+    let denial = New {
+        kind: Kind::Denial,
+        ..new(b"no")
+    };
+    for (older, newer) in [(new(b"old"), new(b"new")), (denial, new(b"yes")), (new(b"yes"), denial)] {
+        stand_still(&fixture.cache, 1, || {
+            assert_eq!(fixture.insert(1, &older, NOW), Stored::Later);
+        });
+        let entry = fixture.cache.late.take().unwrap();
+        fixture.insert(1, &newer, after(1));
+        assert!(fixture.cache.late.put(entry));
+        fixture.cache.store_late();
+        assert_eq!(fixture.get(1, newer.kind).unwrap().stored_at, after(1));
+        assert_eq!(fixture.out, newer.bytes);
+        if older.kind != newer.kind {
+            assert!(fixture.get(1, older.kind).is_none());
+        }
+        let name = name(1);
+        let key = key(fixture.block.number(), &name);
+        fixture.cache.remove(hash(&name), &key, newer.kind);
+        assert_eq!(
+            fixture.block.entries(Kind::Success) + fixture.block.entries(Kind::Denial),
+            0
+        );
+    }
+}
+
+#[test]
+fn few_and_small_ones_are_put_aside() {
+    let mut fixture = Fixture::new(SIZE_MIN);
+    let fits = LATE_BYTES_MAX - name(1).len();
+    let bytes = vec![7; fits + 1];
+    stand_still(&fixture.cache, 1, || {
+        assert_eq!(fixture.insert(1, &new(&bytes), NOW), Stored::Busy);
+        for _ in 0..LATE_MAX {
+            assert_eq!(fixture.insert(1, &new(&bytes[..fits]), NOW), Stored::Later);
+        }
+        assert_eq!(fixture.insert(1, &new(b""), NOW), Stored::Busy);
+        assert_eq!(fixture.cache.figures().busy, 2);
+    });
+    assert!(fixture.has(1));
+    while !fixture.cache.late.is_empty() {
+        fixture.cache.store_late();
+    }
+    assert_eq!(fixture.block.entries(Kind::Success), 1);
+    // A block that is gone has nothing left to be stored.
+    stand_still(&fixture.cache, 2, || {
+        assert_eq!(fixture.insert(2, &new(b""), NOW), Stored::Later)
+    });
+    fixture.cache.retire(fixture.block.number());
+    assert!(!fixture.has(2) && fixture.cache.late.is_empty());
 }
