@@ -42,9 +42,7 @@ pub fn beside(errors: Vec<Diagnostic>, compiled: Compiled) -> Findings {
         }
     }
     for source in compiled.clusters {
-        if let Err(finding) = source.check_here() {
-            found.note(finding);
-        }
+        source.check_here().into_iter().for_each(|finding| found.note(finding));
     }
     let mut odd = |span: Span, text: &str| found.note(Diagnostic::warning(span, text));
     for source in compiled.hosts {
@@ -145,21 +143,37 @@ mod tests {
             "kind: Config\ncontexts: []\ncurrent-context: a\n",
         )
         .unwrap();
+        fs::write(
+            folder.path().join("whole"),
+            "kind: Config
+clusters: [{name: c, cluster: {server: 'https://192.0.2.1', certificate-authority: lost.pem}}]
+users: [{name: u, user: {tokenFile: lost.token}}]
+contexts: [{name: a, context: {cluster: c, user: u}}]
+current-context: a
+",
+        )
+        .unwrap();
         let root = folder.path().display();
         let (errors, warnings) = drawn(
             folder.path(),
             &format!(
                 "a.example {{\nroot {root}\nkubernetes {{\nkubeconfig none\n}}\n}}
                 b.example {{\nroot {root}\nkubernetes {{\nkubeconfig config other\n}}\n}}
-                c.example {{\nkubernetes {{\nendpoint https://192.0.2.1\ntls cert key ca\n}}\n}}
-                d.example {{\nkubernetes\n}}"
+                c.example {{\nroot {root}\nkubernetes {{\nendpoint https://192.0.2.1\ntls cert key ca\n}}\n}}
+                d.example {{\nkubernetes\n}}
+                e.example {{\nroot {root}\nkubernetes {{\nkubeconfig whole\n}}\n}}"
             ),
         );
-        assert_eq!(errors.len(), 3, "{}", errors.join("\n"));
+        assert_eq!(errors.len(), 7, "{}", errors.join("\n"));
         assert!(errors.iter().all(|error| error.contains("= help: ")));
         has(&errors, 0, &["Corefile:4", "error reading", "none"]);
         has(&errors, 1, &["Corefile:10", "failed to load current context: other"]);
-        has(&errors, 2, &["Corefile:16", "cert"]);
+        for (at, file) in (2..).zip(["cert", "key", "ca"]) {
+            has(&errors, at, &["Corefile:17", &format!("{root}/{file}: ")]);
+        }
+        for (at, file) in (5..).zip(["lost.pem", "lost.token"]) {
+            has(&errors, at, &["Corefile:26", &format!("error reading {root}/{file}: ")]);
+        }
         has(
             &warnings,
             0,

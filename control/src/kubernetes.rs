@@ -65,14 +65,13 @@ impl Secondaries {
 }
 
 impl ClusterSource {
-    /// What keeps it from ever asking the API server, as things are now; drawn at the word that is to blame.
-    ///
-    /// # Errors
-    /// The first thing that is missing or wrong.
-    pub fn check(&self) -> Result<(), Diagnostic> {
-        let Err(error) = kubernetes::check(&self.settings.server, &Machine) else {
-            return Ok(());
-        };
+    /// All that keeps it from ever asking the API server, as things are now; drawn at the words that are to blame.
+    pub fn check(&self) -> Vec<Diagnostic> {
+        let all = kubernetes::check(&self.settings.server, &Machine);
+        all.iter().map(|error| self.shown(error)).collect()
+    }
+
+    fn shown(&self, error: &Unusable) -> Diagnostic {
         let named = |file: &PathSetting| error.file() == Some(&*file.path);
         let span = self
             .files
@@ -80,24 +79,24 @@ impl ClusterSource {
             .find(|file| named(file))
             .map_or(self.span, |file| file.span);
         let diagnostic = Diagnostic::error(span, format!("plugin/kubernetes: {error}"));
-        Err(diagnostic.help(match error {
+        diagnostic.help(match error {
             Unusable::NotInCluster => "run it in a pod, or name the API server with `kubeconfig` or `endpoint`",
             Unusable::Url { .. } => "write a URL such as `https://192.0.2.1:6443`",
             Unusable::Tls(_) => "the files are, in this order: certificate, key, authority",
             Unusable::Kubeconfig { .. } => "`kubectl --kubeconfig FILE config get-contexts` shows what is in it",
             Unusable::Unreadable { .. } | Unusable::Client(_) => "the files that are named there must be readable here",
-        }))
+        })
     }
 
     /// The same where the server may be meant to run elsewhere: that it does not run in a pod here is odd at most.
-    ///
-    /// # Errors
-    /// As of [`Self::check`].
-    pub fn check_here(&self) -> Result<(), Diagnostic> {
-        self.check().map_err(|found| match self.settings.server {
-            Server::InCluster => Diagnostic::warning(self.span, found.text),
-            Server::Endpoint { .. } | Server::Kubeconfig { .. } => found,
-        })
+    pub fn check_here(&self) -> Vec<Diagnostic> {
+        let mut found = self.check();
+        if let Server::InCluster = self.settings.server {
+            for one in &mut found {
+                *one = Diagnostic::warning(self.span, std::mem::take(&mut one.text));
+            }
+        }
+        found
     }
 }
 

@@ -162,10 +162,11 @@ pub fn begin(compiled: &Compiled, means: &Means, runs: impl Fn(&[ZoneId]) -> boo
     sources.extend(new.map(|source| etcd(source, means)));
     let new = compiled.clusters.iter().filter(|source| !runs(&[source.id]));
     for source in new {
-        match source.check() {
-            Ok(()) => sources.push(cluster(source, means)),
-            Err(error) => found.error(error),
+        let errors = source.check();
+        if errors.is_empty() {
+            sources.push(cluster(source, means));
         }
+        errors.into_iter().for_each(|error| found.error(error));
     }
     for certificates in &compiled.certificates {
         if let Err(error) = certificates.open_keys() {

@@ -67,6 +67,35 @@ fn all_that_is_wrong_is_said_at_once() {
 }
 
 #[test]
+fn a_kubeconfig_is_looked_at_beside_words_that_are_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "Corefile",
+        "a.example:1 {\n    kubernetes {\n        kubeconfig config\n        pods maybe\n    }\n}\n\
+         b.example:2 {\n    kubernetes 10.96.0.0/16 {\n        kubeconfig none one two\n    }\n}\n",
+    );
+    let names = "contexts: [{name: a, context: {cluster: c, user: u}}]\ncurrent-context: a\n";
+    let cluster = "clusters: [{name: c, cluster: {server: 'https://192.0.2.1', certificate-authority: lost.pem}}]\n";
+    let user = "users: [{name: u, user: {tokenFile: lost.token}}]\n";
+    write("config", &format!("kind: Config\n{cluster}{user}{names}"));
+    for args in [["check", "Corefile"], ["-conf", "Corefile"]] {
+        let output = run(folder.path(), &args);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        for place in [
+            "Corefile:3 - Error during parsing: plugin/kubernetes: error reading lost.pem: ",
+            "Corefile:3 - Error during parsing: plugin/kubernetes: error reading lost.token: ",
+            "Corefile:4 - Error during parsing: wrong value for pods: maybe,",
+            "Corefile:8 - Error during parsing: non-reverse zone name must be used",
+            "Corefile:9 - Error during parsing: Wrong argument count or unexpected line ending after 'two'",
+            "Corefile:9 - Error during parsing: plugin/kubernetes: error reading none: ",
+        ] {
+            assert!(text.contains(place), "{place}\n{text}");
+        }
+    }
+}
+
+#[test]
 fn every_wrong_line_of_a_file_is_drawn_and_warnings_stand_behind() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();

@@ -117,12 +117,12 @@ impl World for Machine {
     }
 }
 
-/// Says what keeps a source from ever having a client, as things are now. Nothing is contacted.
-///
-/// # Errors
-/// The first thing that is missing or wrong.
-pub fn check(server: &Server, world: &dyn World) -> Result<(), Unusable> {
-    Found::new(world).config(server).map(|_| ())
+/// All that keeps a source from ever having a client, as things are now. Nothing is contacted.
+#[must_use]
+pub fn check(server: &Server, world: &dyn World) -> Vec<Unusable> {
+    let mut found = Found::new(world);
+    let first = found.config(server).err();
+    first.into_iter().chain(found.others).collect()
 }
 
 /// The client of one source.
@@ -217,6 +217,8 @@ struct Found<'w> {
     world: &'w dyn World,
     hasher: DefaultHasher,
     files: Vec<(PathBuf, Option<Stamp>)>,
+    /// What is wrong beside the error that was returned.
+    others: Vec<Unusable>,
 }
 
 impl<'w> Found<'w> {
@@ -225,10 +227,11 @@ impl<'w> Found<'w> {
             world,
             hasher: DefaultHasher::new(),
             files: Vec::new(),
+            others: Vec::new(),
         }
     }
 
-    fn config(mut self, server: &Server) -> Result<Ingredients, Unusable> {
+    fn config(&mut self, server: &Server) -> Result<Ingredients, Unusable> {
         let mut config = match server {
             Server::InCluster => self.in_cluster(Path::new(ACCOUNT)),
             Server::Endpoint { url, tls } => self.endpoint(url, tls.as_ref()),
@@ -244,7 +247,7 @@ impl<'w> Found<'w> {
         }
         Ok(Ingredients {
             from: self.hasher.finish(),
-            files: self.files,
+            files: std::mem::take(&mut self.files),
             config,
         })
     }
@@ -274,11 +277,10 @@ impl<'w> Found<'w> {
             let files = [cert.clone(), key.clone(), ca.clone()];
             self.files
                 .extend(files.iter().map(|file| (file.clone(), Stamp::of(file))));
-            let mut loaded = Tls::load(&files, |file| self.world.read(file));
-            if let Err(errors) = &mut loaded {
-                errors.truncate(1);
-            }
-            let loaded = loaded.map_err(|mut errors| Unusable::Tls(errors.remove(0)))?;
+            let loaded = match Tls::load(&files, |file| self.world.read(file)) {
+                Ok(loaded) => loaded,
+                Err(errors) => return Err(self.first(errors.into_iter().map(Unusable::Tls).collect())),
+            };
             loaded.hash(&mut self.hasher);
             let text = |file: &Path| Some(file.to_string_lossy().into_owned());
             config.auth_info = AuthInfo {
@@ -333,19 +335,31 @@ impl<'w> Found<'w> {
             .map(|context| &context.cluster);
         let cluster = kubeconfig.clusters.iter().find(|named| Some(&named.name) == cluster);
         let cluster = cluster.and_then(|named| named.cluster.as_ref());
-        let authority = cluster.and_then(|cluster| cluster.certificate_authority.clone());
         let has_proxy = cluster.is_some_and(|cluster| cluster.proxy_url.is_some());
+        let user = context
+            .and_then(|named| named.context.as_ref())
+            .and_then(|context| context.user.as_ref());
+        let user = kubeconfig.auth_infos.iter().find(|named| Some(&named.name) == user);
+        let user = user.and_then(|named| named.auth_info.as_ref());
+        let authority = cluster.and_then(|cluster| cluster.certificate_authority.as_ref());
+        let of_user = user.map(|user| [&user.client_certificate, &user.client_key, &user.token_file]);
+        let files = authority.into_iter().chain(of_user.into_iter().flatten().flatten());
+        let unreadable: Vec<Unusable> = files.filter_map(|file| self.read(Path::new(file)).err()).collect();
+        if !unreadable.is_empty() {
+            return Err(self.first(unreadable));
+        }
         let mut config = Config::try_from(kubeconfig).map_err(unusable)?;
         if !has_proxy {
             // The API server is not reached through what the environment names for the web.
             config.proxy_url = None;
         }
-        let user = &config.auth_info;
-        let files = [&authority, &user.client_certificate, &user.client_key, &user.token_file];
-        for file in files.into_iter().flatten().cloned().collect::<Vec<_>>() {
-            self.read(Path::new(&file))?;
-        }
         Ok(config)
+    }
+
+    /// The first of several errors; the others are kept.
+    fn first(&mut self, mut errors: Vec<Unusable>) -> Unusable {
+        self.others = errors.split_off(1);
+        errors.remove(0)
     }
 
     fn authority(&mut self, file: &Path) -> Result<Vec<Vec<u8>>, Unusable> {

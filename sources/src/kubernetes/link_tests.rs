@@ -74,7 +74,7 @@ fn in_a_pod() {
 
 #[test]
 fn what_is_missing_in_a_pod() {
-    let error = |world: &Memory| check(&Server::InCluster, world).unwrap_err().to_string();
+    let error = |world: &Memory| check(&Server::InCluster, world).remove(0).to_string();
     let text = "unable to load in-cluster configuration, \
                 KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined";
     assert_eq!(error(&Memory::default()), text);

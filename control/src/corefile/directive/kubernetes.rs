@@ -106,9 +106,14 @@ fn read(option: &Line, kubernetes: &mut Kubernetes, said: &mut Said, scope: &mut
             _ => scope.argument_count(option, "a certificate, its key, and an authority"),
         },
         "kubeconfig" => match option.args.as_slice() {
-            [path] => said.kubeconfig = Some((file(path, scope), None)),
-            [path, context] => said.kubeconfig = Some((file(path, scope), Some(context.text.to_string()))),
-            _ => scope.argument_count(option, "a file, and perhaps a context"),
+            [] => scope.argument_count(option, "a file, and perhaps a context"),
+            [path, context @ ..] => {
+                if context.len() > 1 {
+                    scope.argument_count(option, "a file, and perhaps a context");
+                }
+                let context = context.first().map(|word| word.text.to_string());
+                said.kubeconfig = Some((file(path, scope), context));
+            }
         },
         "apiserver_qps" => {
             if let Some(every) = qps(option, scope) {
