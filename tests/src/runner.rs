@@ -647,7 +647,8 @@ fn prepare_etcd<'r>(case: &Case, world: &mut World, shared: &'r mut Option<Etcd>
 
 /// Whether it is about objects of Kubernetes: such cases have to follow each other.
 pub fn needs_cluster(case: &Case) -> bool {
-    !case.manifests.is_empty() || texts(case).contains("{KUBECONFIG}")
+    let texts = texts(case);
+    !case.manifests.is_empty() || texts.contains("{KUBECONFIG}") || texts.contains("{APISERVER}")
 }
 
 fn prepare_cluster<'r>(case: &Case, world: &mut World, shared: &'r mut Option<Turn>) -> Result<&'r mut Turn, String> {
@@ -657,6 +658,8 @@ fn prepare_cluster<'r>(case: &Case, world: &mut World, shared: &'r mut Option<Tu
     }
     let cluster = shared.as_mut().expect("just set");
     world.set("KUBECONFIG", cluster.kubeconfig().display().to_string());
+    world.set("APISERVER", cluster.url());
+    world.set("APISERVERCA", cluster.file("ca.pem").display().to_string());
     if case.needs.has("mcs-crds") {
         cluster.add_service_imports()?;
     }
