@@ -24,7 +24,10 @@ use nodens_sources::kubernetes::{
 };
 use nodens_wire::NameBuf;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
+use crate::kubernetes::Secondaries;
+use crate::notify::Notify;
 use crate::output;
 use crate::publish::Publisher;
 use crate::rebuild::unix_secs;
@@ -44,8 +47,12 @@ pub struct ClusterRebuild {
     synced: Arc<AtomicBool>,
     publisher: Arc<Publisher>,
     status: Arc<Status>,
+    /// Who may have the zones whole.
+    secondaries: watch::Receiver<Secondaries>,
     /// Told of each version, once everything has been read.
     versions: watch::Sender<()>,
+    /// Tells them, as long as they are those.
+    telling: JoinSet<()>,
 }
 
 /// The pods of a namespace.
@@ -91,7 +98,7 @@ impl ClusterRebuild {
         synced: Arc<AtomicBool>,
         publisher: Arc<Publisher>,
         status: Arc<Status>,
-        versions: watch::Sender<()>,
+        secondaries: watch::Receiver<Secondaries>,
     ) -> Self {
         Self {
             id,
@@ -102,19 +109,44 @@ impl ClusterRebuild {
             synced,
             publisher,
             status,
-            versions,
+            secondaries,
+            versions: watch::Sender::default(),
+            telling: JoinSet::new(),
         }
     }
 
     /// Applies messages until the source ends.
     pub async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
-        while let Some(message) = messages.recv().await {
-            self.apply(message);
+        self.hand_out();
+        loop {
+            tokio::select! {
+                Ok(()) = self.secondaries.changed() => self.hand_out(),
+                message = messages.recv() => match message {
+                    Some(message) => self.apply(message),
+                    None => break,
+                },
+            }
             if self.publisher.sweep() {
                 // A worker was in the middle of a batch; batches are short.
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Hands the zones to those who may have them now: what changes is kept for them, and they are told of it.
+    fn hand_out(&mut self) {
+        let Secondaries { any, notify } = self.secondaries.borrow_and_update().clone();
+        self.cluster = self.cluster.clone().with_history(any);
+        self.publish();
+        self.telling = Notify::follow(&notify, &self.versions);
+        if self.cluster.is_synced() {
+            self.versions.send_replace(());
+        }
+    }
+
+    fn publish(&self) {
+        let cluster = Box::new(self.cluster.clone());
+        self.publisher.zone(self.id, Zone::Cluster(cluster));
     }
 
     /// Applies one message, and publishes what it changes.
@@ -131,8 +163,7 @@ impl ClusterRebuild {
         }
         let serial = self.cluster.serial();
         self.cluster = editor.finish(unix_secs());
-        self.publisher
-            .zone(self.id, Zone::Cluster(Box::new(self.cluster.clone())));
+        self.publish();
         self.synced.store(self.cluster.is_synced(), Ordering::Release);
         if self.cluster.is_synced() && self.cluster.serial() != serial {
             self.versions.send_replace(());

@@ -706,7 +706,7 @@ impl Compiler<'_> {
         let zones = kubernetes::apexes(stanza, block.k8s_external.as_ref());
         let secondaries = kubernetes::Secondaries::of(&block.transfer, &zones);
         let keeps_pod_names = settings.pods && block.metadata.is_some();
-        let key = SourceKey::Kubernetes(settings.clone(), zones.clone(), secondaries.clone(), keeps_pod_names);
+        let key = SourceKey::Kubernetes(settings.clone(), zones.clone(), keeps_pod_names);
         let id = self.numbers.zones(key, 1)[0];
         self.out.clusters.push(ClusterSource {
             id,

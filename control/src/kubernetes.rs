@@ -41,8 +41,8 @@ pub struct ClusterSource {
     pub files: Vec<PathSetting>,
 }
 
-/// Who may have the zones of a cluster whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// Who may have the zones of a cluster whole. It may change while they are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secondaries {
     /// There are some.
     pub any: bool,

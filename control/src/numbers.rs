@@ -25,7 +25,6 @@ use crate::caches::Caches;
 use crate::corefile::log_format::LogFormat;
 use crate::corefile::settings::{Consolidate, Scheme, Transfer};
 use crate::forward::Stanzas;
-use crate::kubernetes::Secondaries;
 use crate::members::MemberSettings;
 use crate::notify::Notify;
 use crate::secondary::Notified;
@@ -40,8 +39,8 @@ pub const SERIES_KEPT: usize = 1024;
 pub enum SourceKey {
     /// An `etcd` stanza.
     Etcd(etcd::Settings),
-    /// A `kubernetes` stanza, the zones that show it, who may have them whole, and whether the names of pods are kept.
-    Kubernetes(kubernetes::Settings, Vec<Apex>, Secondaries, bool),
+    /// A `kubernetes` stanza, the zones that show it, and whether the names of pods are kept.
+    Kubernetes(kubernetes::Settings, Vec<Apex>, bool),
     /// A zone of a `file` stanza.
     File {
         /// The zone.

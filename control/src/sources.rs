@@ -24,8 +24,7 @@ use crate::cluster::ClusterRebuild;
 use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource, WeightsSource};
 use crate::corefile::Findings;
 use crate::files::{FileZone, HostsFile};
-use crate::kubernetes::ClusterSource;
-use crate::notify;
+use crate::kubernetes::{ClusterSource, Secondaries};
 use crate::output;
 use crate::publish::Publisher;
 use crate::rebuild::{EtcdZone, Rebuild, start_serial};
@@ -63,6 +62,8 @@ pub struct Source {
     pub etcd: Option<EtcdMetrics>,
     /// Shown of a stanza of `kubernetes`.
     pub kubernetes: Option<Arc<kubernetes::Status>>,
+    /// Of a stanza of `kubernetes`: who may have its zones whole.
+    secondaries: Option<watch::Sender<Secondaries>>,
     /// Asked by `ready`.
     pub reporter: Option<Arc<Reporter>>,
 }
@@ -78,6 +79,7 @@ impl Source {
             task: tokio::spawn(task),
             etcd: None,
             kubernetes: None,
+            secondaries: None,
             reporter: None,
         }
     }
@@ -105,6 +107,18 @@ impl Source {
     /// Each of its zones has been read.
     pub fn is_synced(&self) -> bool {
         self.synced.iter().all(|zone| zone.load(Ordering::Acquire))
+    }
+
+    /// Hands its zones, if they are those of one of these stanzas, to whom that says from now on.
+    pub fn hand_to(&self, clusters: &[ClusterSource]) {
+        let own = clusters.iter().find(|cluster| self.zones == [cluster.id]);
+        if let (Some(cluster), Some(secondaries)) = (own, &self.secondaries) {
+            secondaries.send_if_modified(|own| {
+                let is_news = *own != cluster.secondaries;
+                own.clone_from(&cluster.secondaries);
+                is_news
+            });
+        }
     }
 
     /// Has it look now at what it looks at every now and then.
@@ -279,17 +293,13 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
         patience,
         ..
     } = source;
-    let mut unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
-    if secondaries.any {
-        unsynced = unsynced.with_history();
-    }
+    let unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
     means.publisher.zone(*id, Zone::Cluster(Box::new(unsynced.clone())));
     let synced = Arc::new(AtomicBool::new(false));
     let status = Arc::new(kubernetes::Status::default());
     let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
     let publisher = Arc::clone(&means.publisher);
-    let (versions, _) = watch::channel(());
-    let telling = notify::Notify::follow(&secondaries.notify, &versions);
+    let (secondaries, receiving) = watch::channel(secondaries.clone());
     let rebuild = ClusterRebuild::new(
         *id,
         unsynced,
@@ -297,7 +307,7 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
         Arc::clone(&synced),
         publisher,
         Arc::clone(&status),
-        versions,
+        receiving,
     );
     let log = output::log("plugin/kubernetes");
     let reading = kubernetes::run(
@@ -308,12 +318,11 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
         CancellationToken::new(),
     );
     let task = async move {
-        // They are told for as long as it is read.
-        let _telling = telling;
         tokio::join!(reading, rebuild.run(receiver));
     };
     let mut source = Source::synced_later(vec![*id], vec![synced], "kubernetes", task);
     source.kubernetes = Some(status);
+    source.secondaries = Some(secondaries);
     source.patience = *patience;
     source
 }

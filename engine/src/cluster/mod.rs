@@ -119,13 +119,12 @@ impl Cluster {
         }
     }
 
-    /// From now on it is kept what changes, for those who have had a whole zone.
+    /// Whether it is kept from now on what changes, for those who have had a whole zone.
     #[must_use]
-    pub fn with_history(self) -> Self {
-        Self {
-            history: Some(History::default()),
-            ..self
-        }
+    pub fn with_history(mut self, is_kept: bool) -> Self {
+        let history = self.history.take();
+        self.history = is_kept.then(|| history.unwrap_or_default());
+        self
     }
 
     /// The SOA of the zone at a place: its TTL and rdata.

@@ -292,7 +292,9 @@ fn differences_lead_from_each_version_to_the_last() {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    let mut editor = Cluster::unsynced(zones(), 1, NameHash::new(7)).with_history().edit();
+    let mut editor = Cluster::unsynced(zones(), 1, NameHash::new(7))
+        .with_history(true)
+        .edit();
     editor.synced();
     let mut cluster = editor.finish(100);
     let limited = View {
@@ -353,7 +355,7 @@ fn change(editor: &mut Editor, random: &mut impl FnMut(u64) -> u64) {
 fn a_change_of_name_servers_is_told_with_the_whole_zone() {
     let mut editor = orchard();
     editor.synced();
-    let cluster = editor.finish(100).with_history();
+    let cluster = editor.finish(100).with_history(true);
     let shows = shows(
         Zoned::Forward,
         View {
@@ -375,7 +377,7 @@ fn a_change_of_name_servers_is_told_with_the_whole_zone() {
 
 #[test]
 fn so_much_of_the_past_is_kept() {
-    let mut cluster = many(1, 4_000).with_history();
+    let mut cluster = many(1, 4_000).with_history(true);
     let all = shows(Zoned::Forward, view());
     let mut at = vec![cluster.serial()];
     for round in 0..20_u16 {
