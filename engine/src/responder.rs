@@ -87,6 +87,8 @@ pub(crate) struct Work {
     pub(crate) rdata: Vec<u8>,
     /// Room for what the cache gives.
     kept: Vec<u8>,
+    /// Room for EDNS options.
+    options: Vec<u8>,
     /// What came under TLS, and the answers before they are sealed.
     pub(crate) opened: Vec<u8>,
     pub(crate) answers: Vec<u8>,
@@ -191,6 +193,7 @@ impl Responder {
                 message: Vec::new(),
                 rdata: Vec::new(),
                 kept: Vec::new(),
+                options: Vec::new(),
                 opened: Vec::new(),
                 answers: Vec::new(),
             },
@@ -233,7 +236,7 @@ impl Responder {
     }
 
     /// The first pass over a query: whose it is, and where its name would stand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn place<'z>(&self, now: &Now<'z>, asking: &mut Asking<'_, 'z>) {
         let Asking {
             query, folded, origin, ..
@@ -305,13 +308,13 @@ impl Responder {
             answer.reset();
             answer.rcode = Rcode::SERVFAIL;
             answer.reason = Some(Reason::Panic);
-            Ok(self.write(asking, room, answer))
+            Ok(self.write_anew(asking, room, answer))
         })?;
         let mut len = written.len as usize;
         if !written.whole && asking.limit() > room.len() {
             len = 0;
             let mut message = self.take_message();
-            let larger = self.write(asking, &mut message, answer);
+            let larger = self.write_anew(asking, &mut message, answer);
             let Origin {
                 listener, peer, local, ..
             } = asking.origin;
@@ -339,14 +342,18 @@ impl Responder {
         room: &mut [u8],
         answer: &mut Answer<'z>,
     ) -> Result<Written, Box<Ask>> {
-        let written = self.attempt(now, asking, true, room, answer)?;
-        if written.whole || answer.rendered.is_none() {
-            return Ok(written);
+        let mut may_copy = true;
+        loop {
+            let written = self.attempt(now, asking, may_copy, room, answer)?;
+            if written.whole || !may_copy || answer.rendered.is_none() {
+                return Ok(written);
+            }
+            // Prepared bytes fit whole or not at all; single records can be cut.
+            may_copy = false;
         }
-        // Prepared bytes fit whole or not at all; single records can be cut.
-        self.attempt(now, asking, false, room, answer)
     }
 
+    #[inline(always)]
     fn attempt<'z>(
         &mut self,
         now: &Now<'z>,
@@ -404,6 +411,7 @@ impl Responder {
                 random: &mut self.random,
                 hash: &self.hash,
                 kept: &mut self.work.kept,
+                options: &mut self.work.options,
             },
         );
         let asked = Asked {
@@ -435,6 +443,13 @@ impl Responder {
         answer.rcode = Rcode::SERVFAIL;
     }
 
+    /// What is written once more, or after a panic.
+    #[cold]
+    fn write_anew(&mut self, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
+        self.write(asking, room, answer)
+    }
+
+    #[inline(always)]
     fn write(&mut self, asking: &Asking<'_, '_>, room: &mut [u8], answer: &Answer<'_>) -> Written {
         let opt = asking.opt(answer);
         // Over a stream there is room for all that was gathered; TC would only bring the client back.
@@ -678,6 +693,7 @@ impl<'a> Asking<'a, '_> {
     }
 
     /// The OPT of its reply, for one with an OPT.
+    #[inline(always)]
     fn opt(&self, answer: &Answer<'_>) -> Option<ReplyOpt> {
         let plan = self.plan.map(|(plan, _)| plan);
         let theirs = self.query.opt.as_ref()?;

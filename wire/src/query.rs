@@ -65,7 +65,7 @@ const ONE_QUESTION: u64 = 1 << 48;
 
 impl<'p> Query<'p> {
     /// Reads a request. What would have to be refused anyway is a [`Refusal`]; see the figure of the module.
-    #[inline]
+    #[inline(always)]
     pub fn parse(packet: &'p [u8]) -> Result<Self, Refusal> {
         let Some((head, body)) = packet.split_first_chunk::<HEADER_LEN>() else {
             return Err(Refusal::Ignore);

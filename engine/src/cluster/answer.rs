@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use arrayvec::ArrayVec;
-use nodens_wire::{Name, Rcode, Rtype, Section};
+use nodens_wire::{NAME_LEN_MAX, Name, Rcode, Rtype, Section};
 
 use super::editor::Of;
 use super::entry::Entry;
@@ -356,18 +356,24 @@ impl<'a, 'z> Look<'a, 'z> {
         }
     }
 
-    /// The name of an endpoint of a service.
+    /// The name of an endpoint of a service, behind other bytes.
     fn endpoint_name(
-        &self,
-        slice: &Slice,
-        endpoint: &Endpoint,
-        service: &[u8],
-        behind: &[u8],
-        apex: &[u8],
+        front: &[u8],
+        (slice, endpoint): (&Slice, &Endpoint),
+        parts: [&[u8]; 3],
         answer: &mut Answer<'z>,
     ) -> Option<Bytes<'z>> {
-        let labels = endpoint.labels(&slice.cluster)?;
-        self.name(&[&labels, service, behind], apex, answer)
+        let mut written = None;
+        let made = answer.make_with(|made| {
+            let start = made.len() + front.len();
+            made.extend_from_slice(front);
+            written = endpoint.write_labels(&slice.cluster, made);
+            for part in parts {
+                made.extend_from_slice(part);
+            }
+            written = written.filter(|()| made.len() - start <= NAME_LEN_MAX);
+        });
+        written.map(|()| made)
     }
 
     /// SRV of endpoints; `behind` stands between their service and the zone.
@@ -381,10 +387,10 @@ impl<'a, 'z> Look<'a, 'z> {
         answer: &mut Answer<'z>,
     ) {
         let ttl = self.view.ttl;
-        let meant = |other: &&Port| port.is_none_or(|port| port.is(other));
+        let mut numbers = Numbers::of(port);
         let pairs = entry
             .select(which, port)
-            .map(|(slice, _)| slice.ports.iter().filter(meant).count().max(1))
+            .map(|(slice, _)| numbers.in_slice(slice).len().max(1))
             .sum();
         let weight = weight(pairs);
         let (targets, glued) = (self.scratch.round(), self.scratch.round());
@@ -396,15 +402,22 @@ impl<'a, 'z> Look<'a, 'z> {
             let Some(address) = endpoint.address().filter(|_| !slice.ports.is_empty()) else {
                 continue;
             };
-            let Some(mut target) = self.endpoint_name(slice, endpoint, entry.key(), behind, self.apex(), answer) else {
+            let numbers = numbers.in_slice(slice);
+            // The first record is made as it will be written, with its name.
+            let first = fixed(weight, numbers.first().copied().unwrap_or_default());
+            let parts = [entry.key(), behind, self.apex()];
+            let Some(made) = Self::endpoint_name(&first, (slice, endpoint), parts, answer) else {
                 continue;
             };
+            let target = made.behind(SRV_FIXED_LEN);
             // Most names are told once, and are not looked for.
             let name = entry.shares_labels.then(|| self.cluster.hash.of(answer.bytes(target)));
-            for port in slice.ports.iter().filter(meant) {
-                if name.is_none_or(|name| self.scratch.is_first(targets, name, port.number.into())) {
-                    let rdata = answer.join(&fixed(weight, port.number), target);
-                    target = rdata.behind(SRV_FIXED_LEN);
+            for (at, &number) in numbers.iter().enumerate() {
+                if name.is_none_or(|name| self.scratch.is_first(targets, name, number.into())) {
+                    let rdata = match at {
+                        0 => made,
+                        _ => answer.join(&fixed(weight, number), target),
+                    };
                     pick(Section::Answer, owner, Rtype::SRV, ttl, rdata, answer);
                 }
             }
@@ -472,7 +485,8 @@ impl<'a, 'z> Look<'a, 'z> {
                 if endpoint.address() != Some(address) {
                     continue;
                 }
-                let Some(name) = self.endpoint_name(slice, endpoint, entry.key(), behind, primary, answer) else {
+                let parts = [entry.key(), behind, primary];
+                let Some(name) = Self::endpoint_name(&[], (slice, endpoint), parts, answer) else {
                     continue;
                 };
                 if self.scratch.is_first(round, cluster.hash.of(answer.bytes(name)), 0) {
@@ -509,6 +523,40 @@ impl<'a, 'z> Look<'a, 'z> {
         for address in addresses.filter(|address| address.rtype() == rtype) {
             self.add_once(round, address, owner, answer);
         }
+    }
+}
+
+/// Ports of one slice; the API server allows 100.
+const PORTS_MAX: usize = 128;
+
+/// The numbers of the ports that are meant, in the slice that was looked at last: they are the same for all its endpoints.
+struct Numbers<'s, 'q> {
+    port: Option<PortName<'q>>,
+    slice: Option<&'s Slice>,
+    numbers: ArrayVec<u16, PORTS_MAX>,
+}
+
+impl<'s, 'q> Numbers<'s, 'q> {
+    fn of(port: Option<PortName<'q>>) -> Self {
+        Self {
+            port,
+            slice: None,
+            numbers: ArrayVec::new_const(),
+        }
+    }
+
+    #[inline]
+    fn in_slice(&mut self, slice: &'s Slice) -> &[u16] {
+        if !self.slice.is_some_and(|last| std::ptr::eq(last, slice)) {
+            self.slice = Some(slice);
+            self.numbers.clear();
+            let meant = slice
+                .ports
+                .iter()
+                .filter(|other| self.port.is_none_or(|port| port.is(other)));
+            self.numbers.extend(meant.map(|port| port.number).take(PORTS_MAX));
+        }
+        &self.numbers
     }
 }
 

@@ -54,12 +54,8 @@ impl Address {
         let mut label = Label::new();
         match self {
             Self::V4(octets) => {
-                for (at, octet) in octets.iter().enumerate() {
-                    if at > 0 {
-                        label.push(b'-');
-                    }
-                    push_decimal(*octet, &mut label);
-                }
+                let (text, len) = dashed_v4(*octets);
+                label.extend(text.into_iter().take(len));
                 return label;
             }
             Self::V6(octets) => {
@@ -117,15 +113,41 @@ impl Address {
     }
 }
 
-fn push_decimal(number: u8, label: &mut Label) {
-    let [hundreds, tens, ones] = [number / 100, number / 10 % 10, number % 10].map(|digit| b'0' + digit);
-    if number >= 100 {
-        label.push(hundreds);
+/// The decimals of every octet with a dash behind them, and how many bytes that is.
+const DECIMALS: [([u8; 4], u8); 256] = {
+    let mut all = [([b'-'; 4], 0); 256];
+    let mut number = 0;
+    while number < all.len() {
+        let digits = [number / 100, number / 10 % 10, number % 10];
+        let mut skipped = if number >= 100 {
+            0
+        } else if number >= 10 {
+            1
+        } else {
+            2
+        };
+        let mut len = 0;
+        while skipped < digits.len() {
+            all[number].0[len] = b'0' + digits[skipped] as u8;
+            skipped += 1;
+            len += 1;
+        }
+        all[number].1 = len as u8 + 1;
+        number += 1;
     }
-    if number >= 10 {
-        label.push(tens);
+    all
+};
+
+/// An IPv4 address with dashes, and how many bytes that is.
+fn dashed_v4(octets: [u8; 4]) -> ([u8; 16], usize) {
+    let (mut text, mut len) = ([0; 16], 0);
+    for octet in octets {
+        let (decimals, more) = DECIMALS[usize::from(octet)];
+        // Four bytes are put down each time, of which the next ones cover what is too much.
+        text[len..len + 4].copy_from_slice(&decimals);
+        len += usize::from(more);
     }
-    label.push(ones);
+    (text, len - 1)
 }
 
 /// A port of a service or a slice.
@@ -232,6 +254,19 @@ impl Endpoint {
             labels.try_extend_from_slice(label).ok()?;
         }
         Some(labels)
+    }
+
+    /// Appends the same.
+    #[inline]
+    pub(super) fn write_labels(&self, cluster: &[u8], name: &mut Vec<u8>) -> Option<()> {
+        if let (None, Place::Address(Address::V4(octets)), b"") = (&self.label, &self.place, cluster) {
+            let (text, len) = dashed_v4(*octets);
+            name.push(len as u8);
+            name.extend_from_slice(&text[..len]);
+        } else {
+            name.extend_from_slice(&self.labels(cluster)?);
+        }
+        Some(())
     }
 
     /// Its address.

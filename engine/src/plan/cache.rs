@@ -160,6 +160,7 @@ pub(super) struct Leaving<'a> {
 }
 
 /// Gives all records one TTL, and keeps what another server said.
+#[inline(never)]
 pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, answer: &mut Answer<'z>) {
     let Leaving {
         slab,

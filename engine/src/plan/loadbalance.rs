@@ -37,7 +37,12 @@ fn rank(rtype: Rtype) -> u8 {
     }
 }
 
+/// There may be an order to change; in what was prepared there is none.
 #[inline]
+pub(super) fn may_change(answer: &Answer<'_>) -> bool {
+    answer.rcode == Rcode::NOERROR && answer.rendered.is_none() && answer.sections.iter().any(|picks| picks.len() > 1)
+}
+
 pub(super) fn leave(
     balance: &LoadBalance,
     asked: &Asked<'_>,
@@ -45,19 +50,9 @@ pub(super) fn leave(
     random: &mut ChaCha8Rng,
     answer: &mut Answer<'_>,
 ) {
-    if answer.rcode == Rcode::NOERROR && answer.rendered.is_none() {
-        arrange_all(balance, asked, data, random, answer);
+    if !may_change(answer) {
+        return;
     }
-}
-
-#[inline(never)]
-fn arrange_all(
-    balance: &LoadBalance,
-    asked: &Asked<'_>,
-    data: &Data,
-    random: &mut ChaCha8Rng,
-    answer: &mut Answer<'_>,
-) {
     match balance {
         LoadBalance::RoundRobin { prefer } => shuffle_all(prefer, random, answer),
         LoadBalance::Weighted(id) if matches!(asked.rtype, Rtype::A | Rtype::AAAA | Rtype::SRV) => {

@@ -45,7 +45,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nodens_wire::{Name, NameBuf, Rclass, Rtype};
+use nodens_wire::{Name, NameBuf, Rclass, Rtype, label};
 
 use crate::answer::Answer;
 use crate::cluster::{self, Shown, Zoned, service_at};
@@ -298,6 +298,23 @@ impl Plan {
     /// Where a folded name will be looked up first. The block's zone stands behind its first `known` bytes.
     #[inline]
     pub(crate) fn first_zone(&self, name: &[u8], known: usize) -> Option<Probe<'static>> {
+        match &self.steps.lone {
+            Some(lone) if label::eq(&name[known..], lone.apex.as_bytes()) => Some(Probe {
+                begin: self.steps.watcher.unwrap_or(lone.step),
+                step: lone.step,
+                len: known,
+                key: (0, known as u8),
+                zone: lone.zone,
+                shown: None,
+                hash: 0,
+                held: Held::Unknown,
+            }),
+            _ => self.search_first_zone(name, known),
+        }
+    }
+
+    #[inline(never)]
+    fn search_first_zone(&self, name: &[u8], known: usize) -> Option<Probe<'static>> {
         let from = self.steps.before_sources;
         for (step, at) in self.steps[usize::from(from)..].iter().zip(from..) {
             let (mut key, mut shown) = (None, None);

@@ -146,13 +146,13 @@ impl<'z> Walk<'_, 'z> {
             options.extend_from_slice(&(data.len() as u16).to_be_bytes());
             options.extend_from_slice(data);
         }
-        let outer = std::mem::replace(&mut self.options, options);
+        let outer = std::mem::replace(self.options, options);
         let behind = Asked {
             rclass: done.rclass,
             ..*asked
         };
         self.inner((done.name.as_name(), done.rtype), plan, begin, &behind, depth, answer);
-        self.options = outer;
+        *self.options = outer;
         if self.is_waiting() {
             return;
         }

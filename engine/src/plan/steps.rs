@@ -2,7 +2,10 @@
 
 use std::ops::Deref;
 
+use nodens_wire::NameBuf;
+
 use super::{Acl, Step, Templates};
+use crate::snapshot::ZoneId;
 
 /// Steps in the order of [`Step`].
 #[derive(Debug, Default)]
@@ -16,6 +19,32 @@ pub struct Steps {
     pub(super) asks_behind_cache: bool,
     /// An order may be changed on the way up.
     pub(super) shuffles: bool,
+    /// It is, wherever `loadbalance` stands.
+    pub(super) reorders: bool,
+    /// Any answer may be changed there.
+    pub(super) changes: bool,
+    /// The first that may know a name, where it serves one zone.
+    pub(super) lone: Option<Lone>,
+}
+
+/// A step that serves one zone.
+#[derive(Debug)]
+pub(super) struct Lone {
+    pub(super) step: u16,
+    pub(super) apex: NameBuf,
+    pub(super) zone: ZoneId,
+}
+
+impl Lone {
+    fn of(step: &Step, at: u16) -> Option<Self> {
+        let (apex, &zone) = match step {
+            Step::File(source) => source.zones.only(),
+            Step::Etcd(source) if source.stubs.is_none() => source.zones.only(),
+            _ => None,
+        }?;
+        let apex = apex.clone();
+        Some(Self { step: at, apex, zone })
+    }
 }
 
 impl Steps {
@@ -70,9 +99,17 @@ impl FromIterator<Step> for Steps {
         let first_to_shuffle = all
             .iter()
             .find(|step| !matches!(step, Step::Local(_) | Step::Any | Step::Chaos(_)));
+        let before_sources = all.iter().position(is_source).unwrap_or(all.len());
         Self {
+            lone: all
+                .get(before_sources)
+                .and_then(|step| Lone::of(step, before_sources as u16)),
+            reorders: all.iter().any(|step| matches!(step, Step::LoadBalance(_))),
+            changes: all
+                .iter()
+                .any(|step| matches!(step, Step::Header(_) | Step::Minimal | Step::Cache(_))),
             watcher: all.iter().position(|step| !passes_on(step)).map(|at| at as u16),
-            before_sources: all.iter().position(is_source).unwrap_or(all.len()) as u16,
+            before_sources: before_sources as u16,
             asks_behind_cache: matches!(next, Some(Step::Forward(_))),
             shuffles: matches!(first_to_shuffle, Some(Step::LoadBalance(_))),
             all,

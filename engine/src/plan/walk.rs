@@ -244,6 +244,8 @@ pub(crate) struct Tools<'a> {
     pub(crate) hash: &'a NameHash,
     /// Room for what the cache gives.
     pub(crate) kept: &'a mut Vec<u8>,
+    /// Room for EDNS options.
+    pub(crate) options: &'a mut Vec<u8>,
 }
 
 /// How far a question came.
@@ -263,7 +265,7 @@ pub(crate) struct Walk<'a, 'z> {
     kept: &'a mut Vec<u8>,
     refreshes: bool,
     /// EDNS options in wire form that go to the servers that are asked.
-    pub(super) options: Vec<u8>,
+    pub(super) options: &'a mut Vec<u8>,
     aliases_left: u8,
     additional_left: u8,
     /// The names of the questions that are being answered, the client's first: one that comes again is a loop.
@@ -284,7 +286,9 @@ impl<'a, 'z> Walk<'a, 'z> {
             random,
             hash,
             kept,
+            options,
         } = tools;
+        options.clear();
         let (aliases_left, additional_left) = (ALIASES_MAX, ADDITIONAL_MAX);
         Self {
             setting: Setting {
@@ -302,7 +306,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             wants: None,
             kept,
             refreshes: false,
-            options: Vec::new(),
+            options,
             aliases_left,
             additional_left,
             trail: ArrayVec::new(),
@@ -344,16 +348,21 @@ impl<'a, 'z> Walk<'a, 'z> {
         answer: &mut Answer<'z>,
     ) {
         let Passed { entered, merge } = self.down(plan, begin, asked, probe, depth, answer);
-        while self.wants.is_none()
-            && let Some(pending) = answer.next_pending()
-        {
-            let came = self.again(asked, &pending, plan.steps.get(entered), depth, answer);
-            answer.resolved(came);
+        if answer.next_pending().is_some() {
+            self.resolve(asked, plan.steps.get(entered), depth, answer);
         }
         if self.wants.is_some() {
             return;
         }
-        for step in plan.steps[begin..entered].iter().rev() {
+        if plan.steps.changes || (plan.steps.reorders && loadbalance::may_change(answer)) {
+            self.up(&plan.steps[begin..entered], merge, asked, answer);
+        }
+    }
+
+    /// Leaves the steps that were passed, the last first.
+    #[inline(never)]
+    fn up(&mut self, passed: &'z [Step], merge: Option<Merge>, asked: &Asked<'_>, answer: &mut Answer<'z>) {
+        for step in passed.iter().rev() {
             match step {
                 Step::LoadBalance(balance) => {
                     loadbalance::leave(balance, asked, self.setting.data, self.random, answer)
@@ -376,6 +385,17 @@ impl<'a, 'z> Walk<'a, 'z> {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Looks up what the answer of a step still wants.
+    #[inline(never)]
+    fn resolve(&mut self, asked: &Asked<'_>, by: Option<&'z Step>, depth: u8, answer: &mut Answer<'z>) {
+        while self.wants.is_none()
+            && let Some(pending) = answer.next_pending()
+        {
+            let came = self.again(asked, &pending, by, depth, answer);
+            answer.resolved(came);
         }
     }
 
@@ -403,7 +423,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             patience: None,
             canary: None,
             refreshes: &mut self.refreshes,
-            options: &self.options,
+            options: self.options,
             probe: None,
         };
         // The first pass looked for the first step that may know the name: those before it would pass.

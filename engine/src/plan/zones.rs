@@ -117,6 +117,14 @@ impl<T> ZoneMap<T> {
         }
     }
 
+    /// The zone, where there is but one.
+    pub(super) fn only(&self) -> Option<(&NameBuf, &T)> {
+        match &self.zones[..] {
+            [(zone, value)] => Some((zone, value)),
+            _ => None,
+        }
+    }
+
     /// The value of exactly this zone.
     #[must_use]
     #[inline]

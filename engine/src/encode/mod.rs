@@ -4,11 +4,12 @@
 //! changes, so that a hit is a copy: a prepared answer fits questions for its owner alone, a template any name of its
 //! zone, since its pointers are moved to where the zone's name stands in the question.
 
+mod copy;
+
 use arrayvec::ArrayVec;
 use nodens_wire::rdata::{self, Field};
 use nodens_wire::{
-    Builder, Compressor, Flags, Full, HEADER_LEN, Name, Owner as Whose, Place, Query, Rclass, Rcode, Rtype, Section,
-    edns,
+    Builder, Compressor, Flags, Full, Name, Owner as Whose, Place, Query, Rclass, Rcode, Rtype, Section,
 };
 
 use crate::answer::{Answer, Bytes, Owner, Pick, Tail};
@@ -48,7 +49,7 @@ pub(crate) fn write(
         .with_ad(answer.extras.ad)
         .with_rcode(answer.rcode)
         .with_tc(cut);
-    copy(query, answer, flags, opt, limit, room)
+    copy::write(query, answer, flags, opt, limit, room)
         .unwrap_or_else(|| compose(query, answer, flags, opt, limit, room, names))
 }
 
@@ -91,106 +92,6 @@ fn compose(
         flags,
         whole: !lost && left_out == 0,
     }
-}
-
-/// A reply that is only copied: header and question, what was prepared, a plain OPT. `None` where there is more to it,
-/// or not enough room.
-#[inline]
-fn copy(
-    query: &Query<'_>,
-    answer: &Answer<'_>,
-    flags: Flags,
-    opt: Option<&ReplyOpt>,
-    limit: usize,
-    room: &mut [u8],
-) -> Option<Written> {
-    if !answer.sections.iter().all(Vec::is_empty) || opt.is_some_and(|opt| !opt.is_plain()) {
-        return None;
-    }
-    let limit = limit.min(room.len());
-    let (head, rest) = room.get_mut(..limit)?.split_first_chunk_mut()?;
-    let question = query.question();
-    let (_, mut rest) = put(rest, question)?;
-    let mut plain_len = HEADER_LEN + question.len();
-    let [mut answers, mut authorities, mut additionals] = [0; 3];
-    if let Some(Prepared { answer, shape, .. }) = &answer.rendered {
-        (_, rest) = put(rest, answer)?;
-        answers = shape.answer_count;
-        plain_len += usize::from(shape.answer_plain);
-    }
-    if let Some(Tail { template, apex_at }) = answer.authority {
-        let behind = limit - rest.len() - usize::from(template.begin);
-        let place;
-        (place, rest) = put(rest, &template.bytes)?;
-        template.move_to(apex_at, behind, place);
-        authorities = template.count;
-        plain_len += usize::from(template.plain_len);
-    }
-    if let Some(Prepared { additional, shape, .. }) = &answer.rendered
-        && shape.additional_count > 0
-    {
-        (_, rest) = put(rest, additional)?;
-        additionals = shape.additional_count;
-        plain_len += usize::from(shape.additional_plain);
-    }
-    if let Some(opt) = opt {
-        (_, rest) = put(rest, &opt_record(opt, answer.rcode))?;
-        additionals += 1;
-    }
-    *head = header(query.id, flags, [1, answers, authorities, additionals]);
-    Some(Written {
-        len: (limit - rest.len()) as u32,
-        plain_len: plain_len as u32,
-        flags: flags.0,
-        whole: true,
-    })
-}
-
-/// Copies some bytes to the front of a room, if they fit, and tells where they stand and what is left. A few go without
-/// a call, as two halves that may overlap.
-#[inline(always)]
-fn put<'a>(room: &'a mut [u8], part: &[u8]) -> Option<(&'a mut [u8], &'a mut [u8])> {
-    fn halves<const N: usize>(place: &mut [u8], part: &[u8]) -> Option<()> {
-        *place.first_chunk_mut::<N>()? = *part.first_chunk()?;
-        *place.last_chunk_mut::<N>()? = *part.last_chunk()?;
-        Some(())
-    }
-    let (place, rest) = room.split_at_mut_checked(part.len())?;
-    match part.len() {
-        8..16 => _ = halves::<8>(place, part),
-        16..=32 => _ = halves::<16>(place, part),
-        33..=64 => _ = halves::<32>(place, part),
-        _ => place.copy_from_slice(part),
-    }
-    Some((place, rest))
-}
-
-fn header(id: u16, flags: Flags, counts: [u16; 4]) -> [u8; HEADER_LEN] {
-    let [questions, answers, authorities, additionals] = counts.map(u16::to_be_bytes);
-    let (id, flags) = (id.to_be_bytes(), flags.0.to_be_bytes());
-    let mut head = [0; HEADER_LEN];
-    head.copy_from_slice([id, flags, questions, answers, authorities, additionals].as_flattened());
-    head
-}
-
-/// An OPT without options (RFC 6891 §6.1.2).
-fn opt_record(opt: &ReplyOpt, rcode: Rcode) -> [u8; edns::OPT_LEN] {
-    let [rtype_high, rtype_low] = Rtype::OPT.0.to_be_bytes();
-    let [size_high, size_low] = opt.udp_size.to_be_bytes();
-    let dnssec_ok = u8::from(opt.dnssec_ok) << 7;
-    [
-        0,
-        rtype_high,
-        rtype_low,
-        size_high,
-        size_low,
-        rcode.extended(),
-        edns::VERSION,
-        dnssec_ok,
-        0,
-        0,
-        0,
-    ]
 }
 
 /// What surrounds the records of a message of a transfer.
