@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use nodens_tests::sim::simulate;
+use nodens_tests::sim::{resolving, simulate};
 use nodens_tests::world::random;
 
 /// Steps of an ordinary run.
@@ -16,22 +16,35 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("a number"))
 }
 
-#[test]
-fn seeds() {
+fn each_seed(fixed: u64, mut run: impl FnMut(u64, u64)) {
     let fresh = std::iter::repeat_with(|| random() % 1_000_000).take(FRESH);
     let seeds: Vec<u64> = match number("SEED") {
         Some(seed) => vec![seed],
-        None => (1..=FIXED).chain(fresh).collect(),
+        None => (1..=fixed).chain(fresh).collect(),
     };
     for seed in seeds {
-        println!("seed {seed}: {:?}", simulate(seed, number("STEPS").unwrap_or(STEPS)));
+        run(seed, number("STEPS").unwrap_or(STEPS));
     }
+}
+
+#[test]
+fn seeds() {
+    each_seed(FIXED, |seed, steps| println!("seed {seed}: {:?}", simulate(seed, steps)));
+}
+
+/// A cache in front of servers that are slow, silent, lying, truncating, closing.
+#[test]
+fn resolving_seeds() {
+    each_seed(FIXED, |seed, steps| {
+        println!("seed {seed}: {:?}", resolving::simulate(seed, steps));
+    });
 }
 
 /// The same seed is the same story.
 #[test]
 fn a_seed_says_it_all() {
     assert_eq!(simulate(42, 300), simulate(42, 300));
+    assert_eq!(resolving::simulate(42, 300), resolving::simulate(42, 300));
 }
 
 mod port {

@@ -12,6 +12,7 @@ mod clock;
 pub mod etcd;
 pub mod fault;
 pub mod network;
+pub mod resolving;
 pub mod servers;
 pub mod world;
 

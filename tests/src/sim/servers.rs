@@ -55,6 +55,34 @@ pub enum Manner {
     Resetting,
 }
 
+/// What a server knows of a question: an rcode, and at most one record of ANSWER and one of AUTHORITY, in wire form.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The rcode.
+    pub rcode: Rcode,
+    /// The answer.
+    pub answer: Vec<u8>,
+    /// The SOA of a denial.
+    pub authority: Vec<u8>,
+}
+
+impl Known {
+    /// An address of the name that was asked for.
+    pub fn address(ttl_secs: u32, address: [u8; 4]) -> Self {
+        let answer = [b"\xc0\x0c\0\x01\0\x01", &ttl_secs.to_be_bytes()[..], b"\0\x04", &address].concat();
+        Self {
+            answer,
+            ..Self::default()
+        }
+    }
+}
+
+/// What all servers know, told with the question and the moment at which the reply leaves.
+pub type Knows = Box<dyn FnMut(&Query<'_>, Instant) -> Known>;
+
+/// What liars say.
+pub const LIE: [u8; 4] = [203, 0, 113, 66];
+
 /// What reaches the sockets of the one who asks.
 #[derive(Debug)]
 pub enum Told {
@@ -142,9 +170,20 @@ struct Stream {
     is_over: bool,
 }
 
+/// What their replies say: one address for every name, unless they know better.
+#[derive(Default)]
+struct Contents(Option<Knows>);
+
+impl std::fmt::Debug for Contents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Contents").field(&self.0.is_some()).finish()
+    }
+}
+
 /// All of them.
 #[derive(Debug)]
 pub struct Servers {
+    contents: Contents,
     clock: VirtualClock,
     seeded: Seeded,
     servers: BTreeMap<SocketAddr, Server>,
@@ -161,6 +200,7 @@ impl Servers {
     /// None yet.
     pub fn new(seed: u64, clock: VirtualClock) -> Self {
         Self {
+            contents: Contents::default(),
             clock,
             seeded: Seeded::new(seed),
             servers: BTreeMap::new(),
@@ -183,6 +223,11 @@ impl Servers {
                 tls: None,
                 asked: Asked::default(),
             });
+    }
+
+    /// What all of them know from now on.
+    pub fn know(&mut self, knows: Knows) {
+        self.contents = Contents(Some(knows));
     }
 
     /// The streams of a server speak TLS.
@@ -308,48 +353,54 @@ impl Servers {
         server.asked.udp += 1;
         server.asked.probes += usize::from(is_probe(bytes));
         let manner = server.manner;
-        let mut say = |after, bytes| self.tell(after, Told::Datagram(socket, bytes));
-        match manner {
-            Manner::Silent | Manner::Away => {}
-            Manner::Refusing => self.tell(Duration::ZERO, Told::Failed(socket, SocketError::Refused)),
-            Manner::Slow(after) => say(after, reply(bytes, manner)),
+        let after = match manner {
+            Manner::Slow(after) => after,
+            _ => Duration::ZERO,
+        };
+        let leaves = self.clock.after(after);
+        let mut reply = |manner| self.contents.reply(bytes, manner, leaves);
+        let said = match manner {
+            Manner::Silent | Manner::Away => return,
+            Manner::Refusing => return self.tell(Duration::ZERO, Told::Failed(socket, SocketError::Refused)),
             Manner::Truncating => {
-                let mut cut = reply(bytes, Manner::Empty);
+                let mut cut = reply(Manner::Empty);
                 cut[2] |= 2;
-                say(Duration::ZERO, cut);
+                cut
             }
             Manner::Cutting => {
-                let mut cut = reply(bytes, manner);
+                let mut cut = reply(manner);
                 cut.truncate(cut.len() - 3);
-                say(Duration::ZERO, cut);
+                cut
             }
             Manner::Old { repeats } if !is_plain(bytes) => {
-                let mut refusal = reply(bytes, Manner::Says(Rcode::FORMERR));
+                let mut refusal = reply(Manner::Says(Rcode::FORMERR));
                 refusal.truncate(refusal.len() - if repeats { OPT.len() } else { refusal.len() - 12 });
                 refusal[5] = u8::from(repeats);
                 refusal[11] = 0;
-                say(Duration::ZERO, refusal);
+                refusal
             }
             Manner::Bare => {
-                let mut refusal = reply(bytes, Manner::Says(Rcode::FORMERR))[..12].to_vec();
+                let mut refusal = reply(Manner::Says(Rcode::FORMERR))[..12].to_vec();
                 refusal[4..].fill(0);
-                say(Duration::ZERO, refusal);
+                refusal
             }
             Manner::Lying => {
-                let right = reply(bytes, manner);
-                let mut wrong_id = right.clone();
+                let lie = lie(bytes);
+                let mut wrong_id = lie.clone();
                 wrong_id[1] ^= 1;
-                let mut wrong_question = right.clone();
+                let mut wrong_question = lie.clone();
                 wrong_question[13] ^= 1;
-                let mut no_reply = right.clone();
+                let mut no_reply = lie.clone();
                 no_reply[2] &= 0x7f;
-                for junk in [wrong_id, wrong_question, no_reply, right[..11].to_vec(), Vec::new()] {
-                    say(Duration::ZERO, junk);
+                let right = reply(manner);
+                for junk in [wrong_id, wrong_question, no_reply, lie[..11].to_vec(), Vec::new()] {
+                    self.tell(Duration::ZERO, Told::Datagram(socket, junk));
                 }
-                say(Duration::from_millis(1), right);
+                return self.tell(Duration::from_millis(1), Told::Datagram(socket, right));
             }
-            _ => say(Duration::ZERO, reply(bytes, manner)),
-        }
+            _ => reply(manner),
+        };
+        self.tell(after, Told::Datagram(socket, said));
     }
 
     fn connect(&mut self, id: StreamId, to: SocketAddr) {
@@ -424,9 +475,10 @@ impl Servers {
                 after = slow;
             }
             stream.answered += 1;
-            says.push_back(reply(&message, server.manner));
+            let leaves = self.clock.after(after);
+            says.push_back(self.contents.reply(&message, server.manner, leaves));
             if server.manner == Manner::Lying {
-                let mut wrong = reply(&message, server.manner);
+                let mut wrong = lie(&message);
                 wrong[0] ^= 1;
                 says.push_front(wrong);
             }
@@ -477,21 +529,38 @@ fn is_probe(message: &[u8]) -> bool {
     Query::parse(message).is_ok_and(|query| query.rtype == Rtype::NS && query.opt.is_none())
 }
 
-/// One address, or what the manner wants.
-fn reply(message: &[u8], manner: Manner) -> Vec<u8> {
+/// What would answer a question, were it true.
+fn lie(message: &[u8]) -> Vec<u8> {
+    said(message, &Known::address(60, LIE))
+}
+
+impl Contents {
+    /// What is known, or what the manner wants.
+    fn reply(&mut self, message: &[u8], manner: Manner, leaves: Instant) -> Vec<u8> {
+        let query = Query::parse(message).expect("a forwarder asks properly");
+        let known = match (manner, &mut self.0) {
+            (Manner::Says(rcode), _) if rcode != Rcode::NOERROR => Known {
+                rcode,
+                ..Known::default()
+            },
+            (Manner::Empty, _) => Known::default(),
+            (_, Some(knows)) => knows(&query, leaves),
+            (_, None) => Known::address(60, [192, 0, 2, 7]),
+        };
+        said(message, &known)
+    }
+}
+
+fn said(message: &[u8], known: &Known) -> Vec<u8> {
     let query = Query::parse(message).expect("a forwarder asks properly");
     let mut reply = message[..12 + query.question_len].to_vec();
-    let rcode = match manner {
-        Manner::Says(rcode) => rcode,
-        _ => Rcode::NOERROR,
-    };
-    let flags = query.flags.reply().with_ra(true).with_rcode(rcode);
+    let flags = query.flags.reply().with_ra(true).with_rcode(known.rcode);
     reply[2..4].copy_from_slice(&flags.0.to_be_bytes());
-    reply[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
-    if rcode == Rcode::NOERROR && manner != Manner::Empty {
-        reply[7] = 1;
-        reply.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x07");
-    }
+    let count = |records: &[u8]| u8::from(!records.is_empty());
+    let counts = [0, 1, 0, count(&known.answer), 0, count(&known.authority), 0, 0];
+    reply[4..12].copy_from_slice(&counts);
+    reply.extend_from_slice(&known.answer);
+    reply.extend_from_slice(&known.authority);
     if query.opt.is_some() {
         reply[11] = 1;
         reply.extend_from_slice(OPT);
