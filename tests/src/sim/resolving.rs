@@ -157,7 +157,7 @@ fn cache_settings(seeded: &mut Seeded) -> Settings {
             percentage: 30,
         }),
         stale: seeded.once_in(2).then(|| Stale {
-            up_to: Duration::from_secs(20),
+            up_to: Duration::from_secs(10),
             refresh: *seeded.pick(&[
                 StaleRefresh::Immediate,
                 StaleRefresh::Verify(None),
@@ -317,7 +317,7 @@ impl Outside {
 
     /// Something happens among the clients or the servers.
     fn act(&mut self) {
-        let millis = if self.seeded.once_in(50) { 3000 } else { 30 };
+        let millis = if self.seeded.once_in(20) { 8000 } else { 60 };
         self.next = self.clock.after(Duration::from_micros(1 + self.seeded.below(millis * 1000) as u64));
         if let Some(well) = self.well {
             // Everybody asks once more, and nobody after that.
@@ -490,6 +490,9 @@ impl Outside {
         }
         let (first, ttl) = *said.shown.get_or_insert((now, record.ttl));
         let passed = now.since(first).as_secs() as u32;
+        if record.ttl == 0 && now > first.after(WAY) {
+            return wrong(format!("a TTL of zero: {said:?}"));
+        }
         if record.ttl > said.ttl_secs || !(passed..=passed + 1).contains(&ttl.wrapping_sub(record.ttl)) {
             return wrong(format!("TTL {} after {passed} s, it was {ttl}: {said:?}", record.ttl));
         }
