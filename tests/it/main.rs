@@ -12,6 +12,7 @@ mod etcd; // the binary over a real etcd: changes, outages, what a query costs
 mod forward; // asking other servers, without sockets
 mod hostile; // the binary among clients that mean it ill
 mod instructions; // what an answer costs, counted by callgrind
+mod kept; // hits of the cache against the answers that were kept
 mod kernel; // what a kernel denies, takes away or gives later
 mod knot; // zones from and to another server
 mod kubernetes; // the binary over a real API server: what fails there, what it is denied

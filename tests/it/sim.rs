@@ -29,7 +29,9 @@ fn each_seed(fixed: u64, mut run: impl FnMut(u64, u64)) {
 
 #[test]
 fn seeds() {
-    each_seed(FIXED, |seed, steps| println!("seed {seed}: {:?}", simulate(seed, steps)));
+    each_seed(FIXED, |seed, steps| {
+        println!("seed {seed}: {:?}", simulate(seed, steps))
+    });
 }
 
 /// A cache in front of servers that are slow, silent, lying, truncating, closing.

@@ -211,7 +211,9 @@ pub fn simulate(seed: u64, steps: u64) -> Report {
         let (sockets, streams, _) = network.servers().open();
         let left = [sockets, streams, network.streams(), flights.in_flight()];
         if left != [0; 4] {
-            wrong = Some(format!("sockets, streams to servers and of clients, and questions are left: {left:?}"));
+            wrong = Some(format!(
+                "sockets, streams to servers and of clients, and questions are left: {left:?}"
+            ));
         }
     }
     if let Some(wrong) = wrong {
@@ -318,7 +320,9 @@ impl Outside {
     /// Something happens among the clients or the servers.
     fn act(&mut self) {
         let millis = if self.seeded.once_in(20) { 8000 } else { 60 };
-        self.next = self.clock.after(Duration::from_micros(1 + self.seeded.below(millis * 1000) as u64));
+        self.next = self
+            .clock
+            .after(Duration::from_micros(1 + self.seeded.below(millis * 1000) as u64));
         if let Some(well) = self.well {
             // Everybody asks once more, and nobody after that.
             if self.clock.now() >= well.after(RECOVERY) {
@@ -401,7 +405,9 @@ impl Outside {
         for (stream, bytes) in self.network.take_written() {
             let (asked, heard) = self.streams.get_mut(&stream).ok_or("a second answer")?;
             heard.extend_from_slice(&bytes);
-            let len = heard.first_chunk().map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
+            let len = heard
+                .first_chunk()
+                .map_or(0, |len| usize::from(u16::from_be_bytes(*len)));
             if heard.len() >= 2 + len {
                 let (asked, reply) = (asked.clone(), heard[2..].to_vec());
                 self.answer(&asked, &reply, true)?;
@@ -465,13 +471,16 @@ impl Outside {
         };
         let name = query.qname.to_buf().folded();
         let is_v4 = query.rtype == nodens_wire::Rtype::A;
-        let is_about = (&*said.name, said.is_v4, said.rcode) == (name.as_bytes(), is_v4, message.metadata.response_code);
+        let is_about =
+            (&*said.name, said.is_v4, said.rcode) == (name.as_bytes(), is_v4, message.metadata.response_code);
         if !is_about || message.metadata.truncation {
             return wrong(format!("it was said as {said:?}"));
         }
         let opt = message.edns.as_ref().map(|_| query_opt(reply)).unwrap_or_default();
         let is_stale = matches!(
-            opt.as_deref().and_then(|error| error.first_chunk()).map(|code| u16::from_be_bytes(*code)),
+            opt.as_deref()
+                .and_then(|error| error.first_chunk())
+                .map(|code| u16::from_be_bytes(*code)),
             Some(edns::ede::STALE_ANSWER | edns::ede::STALE_NXDOMAIN)
         );
         let up_to = match (is_stale, self.settings.stale) {

@@ -69,7 +69,13 @@ pub struct Known {
 impl Known {
     /// An address of the name that was asked for.
     pub fn address(ttl_secs: u32, address: [u8; 4]) -> Self {
-        let answer = [b"\xc0\x0c\0\x01\0\x01", &ttl_secs.to_be_bytes()[..], b"\0\x04", &address].concat();
+        let answer = [
+            b"\xc0\x0c\0\x01\0\x01",
+            &ttl_secs.to_be_bytes()[..],
+            b"\0\x04",
+            &address,
+        ]
+        .concat();
         Self {
             answer,
             ..Self::default()
