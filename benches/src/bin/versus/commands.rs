@@ -8,7 +8,7 @@ use crate::Result;
 use crate::options::Options;
 use crate::scene::Scene;
 use crate::servers::{Kind, free_port};
-use crate::workload::{Workload, ZONE};
+use crate::workload::{DOMAIN, Workload, ZONE, shape};
 
 /// What a server is started for.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) scene: Scene,
     pub(crate) workload: &'a Workload,
     pub(crate) options: &'a Options,
-    /// The port of the server that is asked, where the scene has one.
+    /// The port of the server that is asked, or of the API server, where the scene has one.
     pub(crate) upstream: u16,
 }
 
@@ -102,6 +102,15 @@ impl Stage<'_> {
     fn nodens(&self, io: &str, folder: &Path, ports: Ports) -> Result<Command> {
         let (zone, source) = match self.scene {
             Scene::Zone => (ZONE, format!("file {}", self.workload.zone().display())),
+            Scene::Cluster => (
+                ".",
+                format!(
+                    "kubernetes {DOMAIN} in-addr.arpa ip6.arpa {{\n        endpoint http://127.0.0.1:{}\n        pods insecure\n        \
+                     fallthrough in-addr.arpa ip6.arpa\n        ttl 30\n    }}\n    file {} {ZONE}",
+                    self.upstream,
+                    self.workload.zone().display()
+                ),
+            ),
             scene => {
                 let mut source = String::new();
                 if scene.keeps() {
@@ -199,6 +208,16 @@ pub(crate) fn upstream(port: u16, ttl: u32, options: &Options) -> Command {
     let mut command = pinned(options.client_core, &options.binaries.join("echo"));
     let at = format!("127.0.0.1:{port}");
     command.args(["--udp", &at, "--tcp", &at, "--ttl", &ttl.to_string()]);
+    command
+}
+
+/// The API server, which says its URL first and ends with its input. It stands on the client's core.
+pub(crate) fn cluster(options: &Options) -> Command {
+    let mut command = pinned(options.client_core, &options.binaries.join("cluster"));
+    command
+        .args(["serve", "--services", &shape().services.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     command
 }
 

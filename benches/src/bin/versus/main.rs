@@ -1,5 +1,5 @@
 //! nodens against others: same data, same questions, one core each, in turn. With a zone of its own against an echo, knot, nsd and
-//! gdnsd, over TLS against dnsdist and unbound; before another server, with a cache and without, against dnsdist, unbound, dnsmasq
+//! gdnsd, over TLS against dnsdist and unbound; with a cluster, against an echo; before another server, with a cache and without, against dnsdist, unbound, dnsmasq
 //! and a bare relay.
 //!
 //! ```text
@@ -64,10 +64,11 @@ fn run(options: &Options) -> Result<()> {
 
 /// Measures all that belongs to a scene; its servers run no longer than that.
 fn play(scene: Scene, workload: &Workload, options: &Options, report: &mut Report) -> Result<()> {
-    let upstream = scene
-        .upstream_ttl()
-        .map(|ttl| Upstream::start(ttl, options))
-        .transpose()?;
+    let upstream = match scene.upstream_ttl() {
+        Some(ttl) => Some(Upstream::start(ttl, options)?),
+        None if scene == Scene::Cluster => Some(Upstream::cluster(options)?),
+        None => None,
+    };
     let stage = Stage {
         scene,
         workload,

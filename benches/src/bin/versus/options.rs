@@ -26,6 +26,9 @@ pub(crate) struct Options {
     /// Over UDP, of what the server keeps; and of what it has to ask for.
     pub(crate) hit_rates: Vec<u32>,
     pub(crate) miss_rates: Vec<u32>,
+    /// Of a cluster.
+    pub(crate) cluster_mixes: Vec<Mix>,
+    pub(crate) cluster_rates: Vec<u32>,
     /// At which the time of a miss is measured.
     pub(crate) latency_rates: Vec<u32>,
     pub(crate) server_core: usize,
@@ -39,10 +42,12 @@ pub(crate) struct Options {
 const HELP: &str = "\
 versus [--rounds 5] [--secs 3] [--scenes LIST] [--servers LIST]
        [--mixes a,srv,nx] [--rates 20000,100000,0] [--tcp-mixes a,srv,nx] [--tcp-rates 0] [--dot-mixes a] [--dot-rates 20000,0]
-       [--hit-rates 20000,100000,0] [--miss-rates 20000,0] [--latency-rates 10000]
+       [--hit-rates 20000,100000,0] [--miss-rates 20000,0] [--latency-rates 10000] [--cluster-rates 20000,100000,0]
+       [--cluster-mixes service-a,service-aaaa,service-srv,service-nx,headless,search]
        [--server-core N] [--client-core N] [--binaries FOLDER] [--record FOLDER | --no-record]
 
-Scenes: zone, which is the server's own data; hit and miss of a cache before another server; force-tcp, a miss that is asked over TCP.
+Scenes: zone, which is the server's own data; cluster, which is that of an API server (one that is made up, in a process of its own): Services
+with addresses, headless ones with ten, and the five names of a pod's search path; hit and miss of a cache before another server; force-tcp, a miss that is asked over TCP.
 Servers: echo-uring, echo-mmsg, nodens-uring, nodens-mmsg; knot, nsd, gdnsd for a zone; dnsdist and unbound for it over TLS, and
 for what another server says; dnsmasq and relay for that alone; and nodens-etcd, which is nodens over an etcd.
 A rate of 0 is all that goes. An empty list leaves that part out.";
@@ -55,14 +60,16 @@ impl Options {
             secs: 3,
             scenes: Scene::ALL.to_vec(),
             servers: Kind::USUAL.to_vec(),
-            mixes: Mix::ALL.to_vec(),
+            mixes: Mix::ZONE.to_vec(),
             rates: vec![20_000, 100_000, 0],
-            tcp_mixes: Mix::ALL.to_vec(),
+            tcp_mixes: Mix::ZONE.to_vec(),
             tcp_rates: vec![0],
             dot_mixes: vec![Mix::A],
             dot_rates: vec![20_000, 0],
             hit_rates: vec![20_000, 100_000, 0],
             miss_rates: vec![20_000, 0],
+            cluster_mixes: Mix::CLUSTER.to_vec(),
+            cluster_rates: vec![20_000, 100_000, 0],
             latency_rates: vec![10_000],
             server_core: cores - 1,
             client_core: 0,
@@ -92,6 +99,8 @@ impl Options {
                 "--dot-rates" => options.dot_rates = list(&value)?,
                 "--hit-rates" => options.hit_rates = list(&value)?,
                 "--miss-rates" => options.miss_rates = list(&value)?,
+                "--cluster-mixes" => options.cluster_mixes = list(&value)?,
+                "--cluster-rates" => options.cluster_rates = list(&value)?,
                 "--latency-rates" => options.latency_rates = list(&value)?,
                 "--server-core" => options.server_core = value.parse()?,
                 "--client-core" => options.client_core = value.parse()?,

@@ -11,6 +11,8 @@ use crate::workload::Mix;
 pub(crate) enum Scene {
     /// Answers out of a zone of its own.
     Zone,
+    /// Answers about the Services of a cluster.
+    Cluster,
     /// Answers that another server gave and that are kept.
     Hit,
     /// Each question is asked of another server, in the client's transport.
@@ -32,7 +34,7 @@ pub(crate) struct NoSuchScene(String);
 
 impl fmt::Display for NoSuchScene {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is none of zone, hit, miss, force-tcp", self.0)
+        write!(f, "{} is none of zone, cluster, hit, miss, force-tcp", self.0)
     }
 }
 
@@ -50,11 +52,12 @@ impl FromStr for Scene {
 }
 
 impl Scene {
-    pub(crate) const ALL: [Self; 4] = [Self::Zone, Self::Hit, Self::Miss, Self::ForceTcp];
+    pub(crate) const ALL: [Self; 5] = [Self::Zone, Self::Cluster, Self::Hit, Self::Miss, Self::ForceTcp];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Zone => "zone",
+            Self::Cluster => "cluster",
             Self::Hit => "hit",
             Self::Miss => "miss",
             Self::ForceTcp => "force-tcp",
@@ -64,7 +67,7 @@ impl Scene {
     /// The word of its rows.
     pub(crate) fn word(self, mix: Mix) -> &'static str {
         match self {
-            Self::Zone => mix.name(),
+            Self::Zone | Self::Cluster => mix.word(),
             Self::Hit => "hit",
             Self::Miss => "miss",
             Self::ForceTcp => "ftcp",
@@ -74,10 +77,15 @@ impl Scene {
     /// TTL of what the other server says, if there is one: longer than any run, or not to be kept.
     pub(crate) fn upstream_ttl(self) -> Option<u32> {
         match self {
-            Self::Zone => None,
+            Self::Zone | Self::Cluster => None,
             Self::Hit => Some(3600),
             Self::Miss | Self::ForceTcp => Some(0),
         }
+    }
+
+    /// What each of its servers can say once it is ready. That a Service does not exist is said when all have been read.
+    pub(crate) fn first_mix(self) -> Mix {
+        if self == Self::Cluster { Mix::ServiceNx } else { Mix::A }
     }
 
     pub(crate) fn keeps(self) -> bool {
@@ -101,6 +109,7 @@ impl Scene {
                 all("dot", &options.dot_mixes, &options.dot_rates),
             ]
             .concat(),
+            Self::Cluster => all("udp", &options.cluster_mixes, &options.cluster_rates),
             Self::Hit => vec![load("udp", Mix::A, &options.hit_rates), tcp],
             Self::Miss => vec![load("udp", Mix::A, &options.miss_rates), tcp],
             Self::ForceTcp => vec![load("udp", Mix::A, &options.miss_rates)],
@@ -110,7 +119,7 @@ impl Scene {
     /// Who does no more than has to be done at least.
     pub(crate) fn is_floor(self, kind: Kind) -> bool {
         match self {
-            Self::Zone | Self::Hit => matches!(kind, Kind::EchoUring | Kind::EchoMmsg),
+            Self::Zone | Self::Cluster | Self::Hit => matches!(kind, Kind::EchoUring | Kind::EchoMmsg),
             Self::Miss | Self::ForceTcp => kind == Kind::Relay,
         }
     }
@@ -118,7 +127,7 @@ impl Scene {
     /// Whom nodens is compared with beside the floor.
     pub(crate) fn rivals(self) -> &'static [Kind] {
         match self {
-            Self::Zone => &[],
+            Self::Zone | Self::Cluster => &[],
             Self::Hit | Self::Miss | Self::ForceTcp => &[Kind::Dnsdist, Kind::Unbound],
         }
     }
@@ -132,6 +141,7 @@ impl Scene {
             (_, Kind::Relay) => self.is_floor(kind),
             (_, Kind::NodensUring) => true,
             (_, Kind::NodensMmsg) => transport != "dot",
+            (Self::Cluster, _) => false,
             (Self::Zone, Kind::NodensEtcd) => true,
             (Self::Zone, Kind::Knot | Kind::Nsd | Kind::Gdnsd) => transport != "dot",
             (Self::Zone, Kind::Dnsdist | Kind::Unbound) => transport == "dot",

@@ -1,6 +1,7 @@
 //! The servers as processes, from start to end.
 
 use std::fmt;
+use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -11,8 +12,7 @@ use crate::Result;
 use crate::commands::{self, Ports, Stage};
 use crate::measure::{family, memory_mb};
 use crate::options::Options;
-use crate::scene::Scene;
-use crate::workload::{Mix, NAMES};
+use crate::workload::{Mix, NAMES, SEARCHED};
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,8 @@ impl Server {
         std::fs::create_dir_all(&folder)?;
         let (command, behind) = stage.command(kind, &folder, ports)?;
         Self::launch(kind, ports, command, behind, &folder, |server| {
-            Mix::A.ask(0, server.port()).is_ok_and(|reply| Mix::A.is_right(&reply))
+            let mix = stage.scene.first_mix();
+            mix.ask(0, server.port()).is_ok_and(|reply| mix.is_right(0, &reply))
         })
     }
 
@@ -193,8 +194,8 @@ impl Server {
             let again = mix.ask(number, self.port())?;
             let address = |reply: &[u8]| reply.last_chunk::<4>().copied();
             let is_kept = address(&reply) == address(&again);
-            let is_as_it_should = stage.scene == Scene::Zone || is_kept == stage.scene.keeps();
-            if !mix.is_right(&reply) || !is_as_it_should {
+            let is_as_it_should = stage.scene.upstream_ttl().is_none() || is_kept == stage.scene.keeps();
+            if !mix.is_right(number, &reply) || !is_as_it_should {
                 return Err(format!(
                     "{} answers {} wrong: {reply:02x?}, then {again:02x?}",
                     self.kind.name(),
@@ -206,9 +207,13 @@ impl Server {
         Ok(())
     }
 
-    /// Bytes of its reply to a question of the mix; all are the same length.
+    /// Bytes of its replies to questions of the mix: all are the same length, or the mean of the names of a search path counts.
     pub(crate) fn reply_size(&self, mix: Mix) -> Result<usize> {
-        Ok(mix.ask(NAMES / 2, self.port())?.len())
+        let mut bytes = 0;
+        for number in 0..SEARCHED {
+            bytes += mix.ask(NAMES / 2 + number, self.port())?.len();
+        }
+        Ok(bytes / SEARCHED as usize)
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -228,7 +233,7 @@ impl Server {
     }
 }
 
-/// The server that others ask, on the client's core.
+/// The server that others ask, or the API server that they read, on the client's core.
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) port: u16,
@@ -246,6 +251,18 @@ impl Upstream {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        Ok(Self { port, _child: child })
+    }
+
+    /// The API server of a cluster that is made up.
+    pub(crate) fn cluster(options: &Options) -> Result<Self> {
+        let mut child = Ending(commands::cluster(options).spawn()?);
+        let out = child.0.stdout.take().ok_or("no output of the API server")?;
+        // It lives as long as its input.
+        let mut url = String::new();
+        BufReader::new(out).read_line(&mut url)?;
+        let port = url.trim().rsplit(':').next().and_then(|port| port.parse().ok());
+        let port = port.ok_or_else(|| format!("the API server says {url:?}"))?;
         Ok(Self { port, _child: child })
     }
 }

@@ -10,7 +10,7 @@ use crate::measure::Sample;
 use crate::options::Options;
 use crate::scene::Scene;
 use crate::servers::Kind;
-use crate::workload::{Mix, NAMES};
+use crate::workload::{Mix, NAMES, shape};
 
 /// All rounds of one server with one mix at one rate.
 #[derive(Debug)]
@@ -229,6 +229,12 @@ fn heading(options: &Options) -> String {
     let _ = writeln!(
         text,
         "hit: dnsdist with a packet cache; miss: dnsdist without one, TTL 0 for unbound and dnsmasq; ftcp: a miss asked over TCP"
+    );
+    let shape = shape();
+    let _ = writeln!(
+        text,
+        "cluster: {} Services, every {}th headless with {} addresses (head), IPv4, so aaaa is NODATA; path: the five names of a search path",
+        shape.services, shape.headless_every, shape.endpoints
     );
     let _ = writeln!(text, "machine: {}", machine());
     let _ = writeln!(text, "kernel:  {}", said("uname", &["-r"]));

@@ -1,14 +1,18 @@
-//! One zone for all servers, and the questions about it.
+//! One zone for all servers, a cluster, and the questions about them.
 
 use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nodens_benches::cluster::Shape;
+
 use crate::Result;
 
 /// The zone's name.
 pub(crate) const ZONE: &str = "bench.example";
+/// The domain of the cluster.
+pub(crate) const DOMAIN: &str = "cluster.local";
 /// Names with an address, and as many services.
 pub(crate) const NAMES: u32 = 10_000;
 /// Lines of a query file; dnsperf begins anew at its end.
@@ -23,14 +27,29 @@ pub(crate) enum Mix {
     Srv,
     /// A name that does not exist.
     Nx,
+    /// The address of a Service of a cluster.
+    ServiceA,
+    /// The one that it does not have: the cluster is one of IPv4.
+    ServiceAaaa,
+    /// Its port.
+    ServiceSrv,
+    /// A Service that does not exist.
+    ServiceNx,
+    /// All addresses of a headless Service.
+    Headless,
+    /// What a pod asks for a name outside of the cluster: behind it each suffix of its search path, and the name alone.
+    Search,
 }
+
+/// Names of a search path: behind what is looked up the pod's namespace, `svc` and the cluster's domain, that of its host, nothing.
+pub(crate) const SEARCHED: u32 = 5;
 
 #[derive(Debug)]
 pub(crate) struct NoSuchMix(String);
 
 impl std::fmt::Display for NoSuchMix {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is none of a, srv, nx", self.0)
+        write!(f, "{} is nothing that can be asked", self.0)
     }
 }
 
@@ -47,28 +66,99 @@ impl FromStr for Mix {
     }
 }
 
+/// The cluster that is asked for, of which there are as many Services as names of the zone.
+pub(crate) fn shape() -> Shape {
+    Shape {
+        services: NAMES,
+        ..Shape::default()
+    }
+}
+
 impl Mix {
-    pub(crate) const ALL: [Self; 3] = [Self::A, Self::Srv, Self::Nx];
+    const ALL: [Self; 9] = [
+        Self::A,
+        Self::Srv,
+        Self::Nx,
+        Self::ServiceA,
+        Self::ServiceAaaa,
+        Self::ServiceSrv,
+        Self::ServiceNx,
+        Self::Headless,
+        Self::Search,
+    ];
+    /// About the zone.
+    pub(crate) const ZONE: [Self; 3] = [Self::A, Self::Srv, Self::Nx];
+    /// About the cluster.
+    pub(crate) const CLUSTER: [Self; 6] = [
+        Self::ServiceA,
+        Self::ServiceAaaa,
+        Self::ServiceSrv,
+        Self::ServiceNx,
+        Self::Headless,
+        Self::Search,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::A => "a",
             Self::Srv => "srv",
             Self::Nx => "nx",
+            Self::ServiceA => "service-a",
+            Self::ServiceAaaa => "service-aaaa",
+            Self::ServiceSrv => "service-srv",
+            Self::ServiceNx => "service-nx",
+            Self::Headless => "headless",
+            Self::Search => "search",
+        }
+    }
+
+    /// In the rows of a table.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::A | Self::ServiceA => "a",
+            Self::ServiceAaaa => "aaaa",
+            Self::Srv | Self::ServiceSrv => "srv",
+            Self::Nx | Self::ServiceNx => "nx",
+            Self::Headless => "head",
+            Self::Search => "path",
         }
     }
 
     /// The question about the name of that number.
     pub(crate) fn question(self, number: u32) -> (String, &'static str) {
+        let shape = shape();
+        let name = |number| format!("{}.svc.{DOMAIN}", shape.service_in_namespace(number));
+        // Every so manieth Service is headless, and the one behind it is not.
+        let own = if shape.is_headless(number) { number + 1 } else { number };
         match self {
             Self::A => (format!("h{number:05}.{ZONE}"), "A"),
             Self::Srv => (format!("_http._tcp.s{number:05}.{ZONE}"), "SRV"),
             Self::Nx => (format!("x{number:05}.{ZONE}"), "A"),
+            Self::ServiceA => (name(own), "A"),
+            Self::ServiceAaaa => (name(own), "AAAA"),
+            Self::ServiceSrv => (format!("_http._tcp.{}", name(own)), "SRV"),
+            Self::ServiceNx => (name(number).replace("svc-", "non-"), "A"),
+            Self::Headless => (name(number - number % shape.headless_every), "A"),
+            Self::Search => {
+                let namespace = shape.namespace_of(number, shape.services);
+                let suffix = match number % SEARCHED {
+                    0 => format!(".{namespace}.svc.{DOMAIN}"),
+                    1 => format!(".svc.{DOMAIN}"),
+                    2 => format!(".{DOMAIN}"),
+                    3 => format!(".hosts.{ZONE}"),
+                    _ => String::new(),
+                };
+                (format!("h{number:05}.{ZONE}{suffix}"), "A")
+            }
         }
     }
 
     fn rtype(self) -> u16 {
-        if self == Self::Srv { 33 } else { 1 }
+        match self.question(0).1 {
+            "SRV" => 33,
+            "AAAA" => 28,
+            _ => 1,
+        }
     }
 
     /// Bytes of a reply, where no server is there to say it.
@@ -77,17 +167,26 @@ impl Mix {
             Self::A => 52,
             Self::Srv => 100,
             Self::Nx => 95,
+            Self::ServiceA => 72,
+            Self::ServiceAaaa | Self::ServiceNx => 110,
+            Self::Search => 107,
+            Self::ServiceSrv => 141,
+            Self::Headless => 216,
         }
     }
 
     /// Whether rcode and number of answers are what they should be.
-    pub(crate) fn is_right(self, reply: &[u8]) -> bool {
-        let (rcode, answers) = (reply[3] & 15, u16::from_be_bytes([reply[6], reply[7]]));
-        if self == Self::Nx {
-            rcode == 3 && answers == 0
-        } else {
-            rcode == 0 && answers == 1
-        }
+    pub(crate) fn is_right(self, number: u32, reply: &[u8]) -> bool {
+        let found = (reply[3] & 15, u16::from_be_bytes([reply[6], reply[7]]));
+        let is_last = number % SEARCHED == SEARCHED - 1;
+        let expected = match self {
+            Self::Nx | Self::ServiceNx => (3, 0),
+            Self::Search if !is_last => (3, 0),
+            Self::ServiceAaaa => (0, 0),
+            Self::Headless => (0, shape().endpoints as u16),
+            Self::A | Self::Srv | Self::ServiceA | Self::ServiceSrv | Self::Search => (0, 1),
+        };
+        found == expected
     }
 
     /// The question as a message; its id is the number's lower half.
