@@ -281,10 +281,10 @@ fn pod(rules: Rules<'_>, raw: &Raw, bad: &mut Option<String>) -> Option<Pod> {
     if !rules.pod_labels.is_empty() {
         found = labels(raw, bad).unwrap_or_default();
     }
-    let label = |key: &Box<str>| found.remove(&**key);
+    let labels = rules.pod_labels.iter().map(|key| found.remove(&**key));
     Some(Pod {
         addresses,
-        labels: rules.pod_labels.iter().map(label).collect(),
+        labels: labels.collect(),
     })
 }
 
