@@ -2,6 +2,7 @@
 //!
 //! While something fails, answers are asked for all the time. Those that do not change must stay, those that do may change once.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
@@ -12,6 +13,7 @@ use nodens_tests::cluster::{Cluster, turn, write_kubeconfig};
 use nodens_tests::nodens::{Nodens, Reply};
 use nodens_tests::proxy::{Mode, Proxy};
 use nodens_tests::world::{free_port, random};
+use serde_json::json;
 
 /// How soon after a failure changed answers must be there.
 const BACK_WITHIN: Duration = Duration::from_secs(5);
@@ -460,4 +462,122 @@ fn a_certificate_is_renewed_and_an_authority_replaced() {
 
 fn port_of(proxy: &FaultProxy) -> u16 {
     proxy.url().rsplit(':').next().unwrap().parse().unwrap()
+}
+
+/// Services whose endpoints change all the time, all of one at once, and who changes them.
+const RESTLESS: u32 = 24;
+const ENDPOINTS: u32 = 10;
+const WRITERS: u32 = 8;
+/// The first address of an endpoint of theirs.
+const ADDRESSES: u32 = u32::from_be_bytes([10, 128, 0, 0]);
+
+/// How many endpoints change in a second, and for how long: a thousand for a minute with `LONG=1`.
+fn churn() -> (u32, Duration) {
+    match std::env::var_os("LONG") {
+        Some(_) => (1_000, Duration::from_secs(60)),
+        None => (500, Duration::from_secs(5)),
+    }
+}
+
+/// The endpoints of a Service after so many changes.
+fn addresses_after(change: u32) -> Vec<Ipv4Addr> {
+    let first = ADDRESSES + change * ENDPOINTS;
+    (first..first + ENDPOINTS).map(Ipv4Addr::from).collect()
+}
+
+fn change_to(cluster: &Cluster, service: u32, change: u32) {
+    let ready = |address: Ipv4Addr| json!({ "addresses": [address], "conditions": { "ready": true } });
+    let endpoints: Vec<_> = addresses_after(change).into_iter().map(ready).collect();
+    let path = format!("/apis/discovery.k8s.io/v1/namespaces/orchard/endpointslices/restless{service}-1");
+    let fields = json!({ "endpoints": endpoints });
+    cluster.client().merge(&path, &fields).unwrap();
+}
+
+/// Which change an answer shows, all of it; none where it is no answer, or one of several changes.
+fn change_shown(reply: &Reply) -> Option<u32> {
+    let mut shown: Vec<Ipv4Addr> = reply.values().iter().filter_map(|text| text.parse().ok()).collect();
+    shown.sort_unstable();
+    let change = u32::from(*shown.first()?).checked_sub(ADDRESSES)? / ENDPOINTS;
+    (reply.rcode == "NOERROR" && shown == addresses_after(change)).then_some(change)
+}
+
+/// Changes its share of the Services in turn, evenly; each with its last change.
+fn change_evenly(cluster: &Cluster, writer: u32, rate: u32, time: Duration) -> Vec<(u32, u32)> {
+    let own = (0..RESTLESS).filter(|service| service % WRITERS == writer);
+    let mut own: Vec<(u32, u32)> = own.map(|service| (service, 0)).collect();
+    let begun = Instant::now();
+    let mut count = 0;
+    while begun.elapsed() < time {
+        let at = count as usize % own.len();
+        let (service, change) = &mut own[at];
+        *change += 1;
+        change_to(cluster, *service, *change);
+        count += 1;
+        let due = f64::from(count * ENDPOINTS * WRITERS) / f64::from(rate);
+        sleep(Duration::from_secs_f64(due).saturating_sub(begun.elapsed()));
+    }
+    own
+}
+
+/// Asks for the restless Services in turn. What fails, or shows an older change than the answer before it, is wrong.
+fn watch_restless(server: &Nodens, stop: &AtomicBool) -> (u64, Vec<String>) {
+    let mut last = [0; RESTLESS as usize];
+    let mut wrong = Vec::new();
+    let mut asked = 0;
+    while !stop.load(Ordering::SeqCst) {
+        for (service, last) in last.iter_mut().enumerate() {
+            let reply = server.ask(&name(&format!("restless{service}")));
+            asked += 1;
+            match change_shown(&reply) {
+                Some(change) if change >= *last => *last = change,
+                _ => wrong.push(format!("restless{service}, behind change {last}: {reply:?}")),
+            }
+        }
+    }
+    (asked, wrong)
+}
+
+#[test]
+fn endpoints_that_change_all_the_time_fail_no_answer_and_never_go_back() {
+    let mut bed = Bed::new();
+    for number in 0..RESTLESS {
+        let own = format!("restless{number}");
+        let headless = service(&own, "clusterIP: None, ports: [{name: http, port: 80}]");
+        bed.cluster.apply(&(headless + &slice(&own, "192.0.2.3"))).unwrap();
+        change_to(&bed.cluster, number, 0);
+    }
+    let server = bed.server(bed.cluster.port());
+    let (rate, time) = churn();
+    let stop = AtomicBool::new(false);
+    let (server, cluster, stop) = (&server, &*bed.cluster, &stop);
+    let (stable, restless, last) = scope(|scope| {
+        let stable = scope.spawn(|| watch(server, stop));
+        let restless = [(); 2].map(|()| scope.spawn(|| watch_restless(server, stop)));
+        let last = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let write = |writer| scope.spawn(move || change_evenly(cluster, writer, rate, time));
+            let writers: Vec<_> = (0..WRITERS).map(write).collect();
+            let joined = writers.into_iter().flat_map(|writer| writer.join().expect("a writer"));
+            let last: Vec<(u32, u32)> = joined.collect();
+            let ended = Instant::now();
+            for (service, change) in &last {
+                let left = BACK_WITHIN.saturating_sub(ended.elapsed());
+                let name = name(&format!("restless{service}"));
+                server.wait_for(&name, left, |reply| change_shown(reply) == Some(*change));
+            }
+            last
+        }));
+        stop.store(true, Ordering::SeqCst);
+        let restless = restless.map(|watched| watched.join().expect("the load"));
+        (stable.join().expect("the load"), restless, last)
+    });
+    let last = last.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    assert_eq!(stable.changes, ["NOERROR 192.0.2.1"]);
+    let mut answers = 0;
+    for (asked, wrong) in restless.into_iter().chain([(stable.asked, stable.wrong)]) {
+        assert!(wrong.is_empty(), "{} of {asked} are wrong: {}", wrong.len(), wrong[0]);
+        answers += asked;
+    }
+    let changes: u32 = last.iter().map(|(_, change)| change * ENDPOINTS).sum();
+    let reached = f64::from(changes) / time.as_secs_f64();
+    println!("{answers} answers, none wrong, while {reached:.0} endpoints changed a second");
 }
