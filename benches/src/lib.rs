@@ -88,7 +88,7 @@ impl World {
         let step = Step::Etcd(Source {
             zones,
             fallthrough: None,
-            upstream: None,
+            outside: None,
             stubs: None,
         });
         Self::of(&zone, step, Zone::Services(tree(services)))

@@ -34,6 +34,7 @@ use crate::loops::Probed;
 use crate::members::MemberSettings;
 use crate::notify::Notify;
 use crate::numbers::{Numbers, SourceKey};
+use crate::outside;
 use crate::plugins;
 use crate::resolve;
 use crate::secondary::SecondarySource;
@@ -447,6 +448,7 @@ impl Compiler<'_> {
             steps.push(Step::Cache(Box::new(Cache {
                 settings: caches::settings(cache, self.hash),
                 block: own,
+                servers: 0,
             })));
         }
         if let Some(header) = block.header {
@@ -509,7 +511,7 @@ impl Compiler<'_> {
             steps.push(Step::File(Source {
                 zones,
                 fallthrough,
-                upstream: None,
+                outside: None,
                 stubs: None,
             }));
         }
@@ -536,7 +538,7 @@ impl Compiler<'_> {
             steps.push(Step::Secondary(step));
         }
         for etcd in &block.etcd {
-            let step = self.etcd(etcd);
+            let step = self.etcd(block, etcd);
             steps.push(Step::Etcd(step));
         }
         if block.detects_loops.is_some() {
@@ -669,7 +671,7 @@ impl Compiler<'_> {
         id
     }
 
-    fn etcd(&mut self, stanza: &settings::Etcd) -> Source {
+    fn etcd(&mut self, block: &ServerBlock, stanza: &settings::Etcd) -> Source {
         let settings = etcd::Settings {
             endpoints: stanza.endpoints.iter().map(|endpoint| endpoint.url.clone()).collect(),
             credentials: stanza
@@ -690,12 +692,13 @@ impl Compiler<'_> {
         for (zone, &id) in stanza.zones.iter().zip(&ids) {
             zones.entry(zone, || id);
         }
+        let servers = stanza.upstream.as_ref().and_then(|servers| self.forward(servers));
         let first = ids.first().copied();
         self.out.etcd.push(EtcdSource { settings, zones: ids });
         Source {
             zones,
             fallthrough: stanza.fallthrough.as_deref().map(|zones| self.set(zones)),
-            upstream: stanza.upstream.as_ref().and_then(|servers| self.forward(servers)),
+            outside: servers.map(|servers| Box::new(outside::plan(block, stanza, servers, self.numbers, self.hash))),
             stubs: first.filter(|_| stanza.stub_zones),
         }
     }

@@ -42,6 +42,7 @@ pub mod members;
 pub mod notify;
 pub mod numbers;
 pub mod output;
+pub mod outside;
 pub mod plugins;
 pub mod publish;
 pub mod querylog;

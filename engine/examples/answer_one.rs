@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let step = Step::File(Source {
         zones,
         fallthrough: None,
-        upstream: None,
+        outside: None,
         stubs: None,
     });
     let config = Config {

@@ -44,7 +44,7 @@ impl Default for World {
         let source = |zone: &str, id| Source {
             zones: map(&hash, zone, ZoneId(id)),
             fallthrough: None,
-            upstream: None,
+            outside: None,
             stubs: None,
         };
         let hosts = Hosts {

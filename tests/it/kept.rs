@@ -43,6 +43,7 @@ fn served() -> Served {
             keep_ttl: false,
         },
         block: slab.open(),
+        servers: 0,
     };
     let forward = Forward {
         stanzas: [Arc::new(Stanza::new(settings(1)))].into(),
@@ -183,16 +184,16 @@ struct World {
 
 impl World {
     /// The answer, if there is one without an upstream; else what the upstream is asked.
-    fn ask(&mut self, packet: &[u8]) -> Result<Message, Message> {
+    fn ask(&mut self, packet: &[u8]) -> Result<Box<Message>, Box<Message>> {
         let reply = self.served.exchange(packet, ROOM);
         if !reply.is_empty() {
-            return Ok(read("a hit", &reply));
+            return Ok(Box::new(read("a hit", &reply)));
         }
         let mut asked = None;
         for (effect, bytes) in self.served.effects() {
             if let Effect::SendUpstream { upstream } = effect {
                 self.socket = Some(upstream);
-                asked = Some(read("a question", &bytes));
+                asked = Some(Box::new(read("a question", &bytes)));
             }
         }
         Err(asked.expect("a question to the upstream"))

@@ -49,7 +49,7 @@ pub fn etcd(apex: &str, id: u32) -> Step {
     Step::Etcd(Source {
         zones: map(hash(), apex, ZoneId(id)),
         fallthrough: None,
-        upstream: None,
+        outside: None,
         stubs: None,
     })
 }
@@ -59,7 +59,7 @@ pub fn file(apex: &str, id: u32) -> Step {
     Step::File(Source {
         zones: map(hash(), apex, ZoneId(id)),
         fallthrough: None,
-        upstream: None,
+        outside: None,
         stubs: None,
     })
 }

@@ -25,6 +25,8 @@ pub struct Cache {
     pub settings: Settings,
     /// The block's entries.
     pub block: Arc<Block>,
+    /// Tells what is kept of the servers behind this cache from what the block keeps of others; 0 for those of `forward`.
+    pub servers: u64,
 }
 
 impl Cache {
@@ -76,7 +78,7 @@ pub(super) fn look_up<'z>(servers: u64, visit: &mut Visit<'_, 'z>, answer: &mut 
     };
     count(|series| series.cache.requests.add(1));
     let (now, settings) = (visit.clock.now, &cache.settings);
-    let hash = visit.hash.of_key(&key) ^ servers;
+    let hash = visit.hash.of_key(&key) ^ cache.servers ^ servers;
     let found = slab.get(hash, &key, visit.kept, |success, denial| {
         rules::pick(success, denial, now, settings)
     });

@@ -49,7 +49,7 @@ use nodens_wire::{Name, NameBuf, Rclass, Rtype, label};
 
 use crate::answer::Answer;
 use crate::cluster::{self, Shown, Zoned, service_at};
-use crate::forward::{Canary, Stanza};
+use crate::forward::Canary;
 use crate::log::LogRule;
 use crate::services::Entry;
 use crate::snapshot::{Data, ZoneId};
@@ -464,8 +464,8 @@ pub struct Source {
     pub zones: ZoneMap<ZoneId>,
     /// A name that does not exist goes on to the next step, where it lies in one of these.
     pub fallthrough: Option<ZoneMap<()>>,
-    /// Who is asked for targets outside the zones; nobody where they start again from the choice of the server block.
-    pub upstream: Option<Arc<Stanza>>,
+    /// Who answers for targets outside the zones; nobody where they start again from the choice of the server block.
+    pub outside: Option<Box<Plan>>,
     /// The zone whose keys name the servers of stub zones, if there are to be any.
     pub stubs: Option<ZoneId>,
 }

@@ -49,7 +49,7 @@ impl Client<'_> {
     }
 
     /// What a stanza is asked for this client's sake, alone: not merged with others, not kept.
-    pub(super) fn asks(&self, stanza: &Arc<Stanza>, name: NameBuf, rtype: Rtype, rclass: Rclass) -> Ask {
+    fn asks(&self, stanza: &Arc<Stanza>, name: NameBuf, rtype: Rtype, rclass: Rclass) -> Ask {
         Ask {
             stanza: Arc::clone(stanza),
             name,
@@ -523,19 +523,21 @@ impl<'a, 'z> Walk<'a, 'z> {
             return 0;
         }
         let outer = answer.begin_inner();
-        if let Some(stanza) = outside::stanza(by, folded.as_bytes()) {
-            self.outside(stanza, name, wanted.rtype, answer);
-            return answer.end_inner(outer, wanted);
-        }
-        let found = route(
-            self.setting.config,
-            self.setting.listener,
-            folded.as_bytes(),
-            wanted.rtype,
-            self.setting.client,
-            self.setting.data,
-        );
-        match found.map(|(_, route)| (&self.setting.config.plans[route.plan as usize], route.series)) {
+        let plan = match outside::plan(by, folded.as_bytes()) {
+            Some(plan) => Some((plan, asked.series)),
+            None => {
+                let found = route(
+                    self.setting.config,
+                    self.setting.listener,
+                    folded.as_bytes(),
+                    wanted.rtype,
+                    self.setting.client,
+                    self.setting.data,
+                );
+                found.map(|(_, route)| (&self.setting.config.plans[route.plan as usize], route.series))
+            }
+        };
+        match plan {
             Some((plan, series)) if !plan.is_empty() => {
                 let folded_name = folded.clone();
                 let (name, folded) = (name.as_name(), folded.as_bytes());

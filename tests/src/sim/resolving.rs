@@ -299,6 +299,7 @@ impl Outside {
         let cache = Cache {
             settings: self.settings.clone(),
             block: Arc::clone(&self.block),
+            servers: 0,
         };
         let forward = Forward {
             stanzas: [Arc::clone(&self.stanza)].into(),
