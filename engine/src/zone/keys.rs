@@ -1,4 +1,7 @@
-//! Values in the byte order of their keys: a persistent B+ tree whose nodes hold at most 64 children.
+//! Values in the byte order of their keys: a persistent B+ tree whose nodes hold at most 16 children.
+//!
+//! A change copies one node of each level, and with it a pointer to each of its children, whose count lies in a cache line
+//! of its own: that is what a change costs at 100,000 keys, and why nodes are small and share their first keys.
 //!
 //! Order is what SkyDNS answers are made of: records come in key order, the first key decides the group, and all that
 //! lies below a name is one range. It is also what tells whether any address of a cluster begins as a reverse name does.
@@ -8,24 +11,25 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
+use super::shared::bring;
 use super::trie::Keyed;
 
 /// Most children of a node.
-const NODE_MAX: usize = 64;
+const NODE_MAX: usize = 16;
 /// A node with fewer is joined with its neighbour.
-const NODE_MIN: usize = 16;
+const NODE_MIN: usize = 4;
 
 #[derive(Debug)]
 enum Node<T> {
     Leaf(Vec<Arc<T>>),
-    Inner(Vec<Child<T>>),
+    Inner(Inner<T>),
 }
 
 #[derive(Debug)]
-struct Child<T> {
-    /// No key of the node is smaller than this one's.
-    first: Arc<T>,
-    node: Arc<Node<T>>,
+struct Inner<T> {
+    nodes: Vec<Arc<Node<T>>>,
+    /// For each of them a value: no key of the node is smaller than this one's. They seldom change.
+    firsts: Arc<Vec<Arc<T>>>,
 }
 
 /// Values by key.
@@ -39,17 +43,21 @@ pub struct Keys<T> {
 impl<T> Clone for Node<T> {
     fn clone(&self) -> Self {
         match self {
-            Self::Leaf(values) => Self::Leaf(values.clone()),
-            Self::Inner(children) => Self::Inner(children.clone()),
+            Self::Leaf(values) => {
+                bring(values);
+                Self::Leaf(values.clone())
+            }
+            Self::Inner(inner) => Self::Inner(inner.clone()),
         }
     }
 }
 
-impl<T> Clone for Child<T> {
+impl<T> Clone for Inner<T> {
     fn clone(&self) -> Self {
+        bring(&self.nodes);
         Self {
-            first: Arc::clone(&self.first),
-            node: Arc::clone(&self.node),
+            nodes: self.nodes.clone(),
+            firsts: Arc::clone(&self.firsts),
         }
     }
 }
@@ -76,49 +84,73 @@ impl<T> Node<T> {
     fn len(&self) -> usize {
         match self {
             Self::Leaf(values) => values.len(),
-            Self::Inner(children) => children.len(),
+            Self::Inner(inner) => inner.nodes.len(),
         }
     }
 
     fn first(&self) -> Option<&Arc<T>> {
         match self {
             Self::Leaf(values) => values.first(),
-            Self::Inner(children) => children.first().map(|child| &child.first),
+            Self::Inner(inner) => inner.firsts.first(),
         }
     }
 
     fn split_off(&mut self, at: usize) -> Self {
         match self {
-            Self::Leaf(values) => {
-                let right = Self::Leaf(values.split_off(at));
-                values.shrink_to_fit();
-                right
-            }
-            Self::Inner(children) => {
-                let right = Self::Inner(children.split_off(at));
-                children.shrink_to_fit();
-                right
-            }
+            Self::Leaf(values) => Self::Leaf(split_off(values, at)),
+            Self::Inner(inner) => Self::Inner(Inner {
+                nodes: split_off(&mut inner.nodes, at),
+                firsts: Arc::new(split_off(Arc::make_mut(&mut inner.firsts), at)),
+            }),
         }
     }
 
     fn append(&mut self, other: &Self) {
         match (self, other) {
             (Self::Leaf(values), Self::Leaf(more)) => values.extend(more.iter().cloned()),
-            (Self::Inner(children), Self::Inner(more)) => children.extend(more.iter().cloned()),
+            (Self::Inner(inner), Self::Inner(more)) => {
+                inner.nodes.extend(more.nodes.iter().cloned());
+                Arc::make_mut(&mut inner.firsts).extend(more.firsts.iter().cloned());
+            }
             _ => unreachable!("neighbours stand at one height"),
         }
     }
 }
 
+impl<T> Inner<T> {
+    fn of(nodes: impl IntoIterator<Item = Arc<Node<T>>>) -> Self {
+        let (firsts, nodes): (Vec<_>, Vec<_>) = nodes
+            .into_iter()
+            .filter_map(|node| Some((Arc::clone(node.first()?), node)))
+            .unzip();
+        Self {
+            nodes,
+            firsts: Arc::new(firsts),
+        }
+    }
+
+    fn remove(&mut self, at: usize) -> Arc<Node<T>> {
+        Arc::make_mut(&mut self.firsts).remove(at);
+        self.nodes.remove(at)
+    }
+}
+
+fn split_off<T>(values: &mut Vec<T>, at: usize) -> Vec<T> {
+    let right = values.split_off(at);
+    values.shrink_to_fit();
+    right
+}
+
 /// Longest prefix, with its `/`, that needs no memory of its own: a name's path has 4 bytes for each of its 255.
 const PREFIX_MAX: usize = 1025;
 
-/// Which child holds `key`, or would.
-fn child_for<T: Keyed>(children: &[Child<T>], key: &[u8]) -> usize {
-    children
-        .partition_point(|child| child.first.key() <= key)
-        .saturating_sub(1)
+impl<T: Keyed> Inner<T> {
+    /// Which child holds `key`, or would.
+    fn child_for(&self, key: &[u8]) -> usize {
+        self.firsts
+            .partition_point(|first| first.key() <= key)
+            .saturating_sub(1)
+    }
 }
 
 impl<T: Keyed> Keys<T> {
@@ -140,7 +172,7 @@ impl<T: Keyed> Keys<T> {
         let mut node = &self.root;
         loop {
             match &**node {
-                Node::Inner(children) => node = &children[child_for(children, key)].node,
+                Node::Inner(inner) => node = &inner.nodes[inner.child_for(key)],
                 Node::Leaf(values) => {
                     return values
                         .binary_search_by(|value| value.key().cmp(key))
@@ -157,7 +189,7 @@ impl<T: Keyed> Keys<T> {
         if let Some(right) = split {
             let left = std::mem::take(self);
             self.len = left.len;
-            self.root = Arc::new(Node::Inner([left.root, right].into_iter().filter_map(child).collect()));
+            self.root = Arc::new(Node::Inner(Inner::of([left.root, right])));
         }
         self.len += usize::from(old.is_none());
         old
@@ -169,10 +201,10 @@ impl<T: Keyed> Keys<T> {
         self.get(key)?;
         let old = remove(Arc::make_mut(&mut self.root), key);
         self.len -= usize::from(old.is_some());
-        if let Node::Inner(children) = &*self.root
-            && let [only] = &children[..]
+        if let Node::Inner(inner) = &*self.root
+            && let [only] = &inner.nodes[..]
         {
-            self.root = Arc::clone(&only.node);
+            self.root = Arc::clone(only);
         }
         old
     }
@@ -211,11 +243,6 @@ impl<T: Keyed> Keys<T> {
     }
 }
 
-fn child<T>(node: Arc<Node<T>>) -> Option<Child<T>> {
-    let first = Arc::clone(node.first()?);
-    Some(Child { first, node })
-}
-
 /// Puts the value into the node; returns what it replaced, and the right half if the node had to be split.
 fn insert<T: Keyed>(node: &mut Node<T>, value: Arc<T>) -> (Option<Arc<T>>, Option<Arc<Node<T>>>) {
     let old = match node {
@@ -226,14 +253,18 @@ fn insert<T: Keyed>(node: &mut Node<T>, value: Arc<T>) -> (Option<Arc<T>>, Optio
                 None
             }
         },
-        Node::Inner(children) => {
-            let at = child_for(children, value.key());
-            if value.key() <= children[at].first.key() {
-                children[at].first = Arc::clone(&value);
+        Node::Inner(inner) => {
+            let at = inner.child_for(value.key());
+            // An equal one takes the place of the old, which would be kept for nothing.
+            if value.key() <= inner.firsts[at].key() {
+                Arc::make_mut(&mut inner.firsts)[at] = Arc::clone(&value);
             }
-            let (old, split) = insert(Arc::make_mut(&mut children[at].node), value);
-            if let Some(right) = split.and_then(child) {
-                children.insert(at + 1, right);
+            let (old, split) = insert(Arc::make_mut(&mut inner.nodes[at]), value);
+            if let Some(right) = split
+                && let Some(first) = right.first()
+            {
+                Arc::make_mut(&mut inner.firsts).insert(at + 1, Arc::clone(first));
+                inner.nodes.insert(at + 1, right);
             }
             old
         }
@@ -249,14 +280,14 @@ fn remove<T: Keyed>(node: &mut Node<T>, key: &[u8]) -> Option<Arc<T>> {
             .binary_search_by(|other| other.key().cmp(key))
             .ok()
             .map(|at| values.remove(at)),
-        Node::Inner(children) => {
-            let at = child_for(children, key);
-            let old = remove(Arc::make_mut(&mut children[at].node), key);
-            let len = children[at].node.len();
+        Node::Inner(inner) => {
+            let at = inner.child_for(key);
+            let old = remove(Arc::make_mut(&mut inner.nodes[at]), key);
+            let len = inner.nodes[at].len();
             if len == 0 {
-                children.remove(at);
+                inner.remove(at);
             } else if len < NODE_MIN {
-                join(children, at);
+                join(inner, at);
             }
             old
         }
@@ -264,16 +295,16 @@ fn remove<T: Keyed>(node: &mut Node<T>, key: &[u8]) -> Option<Arc<T>> {
 }
 
 /// Joins a child that has become small with its neighbour, where both fit in one node.
-fn join<T>(children: &mut Vec<Child<T>>, at: usize) {
-    let left = if at + 1 < children.len() {
+fn join<T>(inner: &mut Inner<T>, at: usize) {
+    let left = if at + 1 < inner.nodes.len() {
         at
     } else {
         at.saturating_sub(1)
     };
-    let Some(right) = children.get(left + 1) else { return };
-    if children[left].node.len() + right.node.len() <= NODE_MAX {
-        let right = children.remove(left + 1);
-        Arc::make_mut(&mut children[left].node).append(&right.node);
+    let Some(right) = inner.nodes.get(left + 1) else { return };
+    if inner.nodes[left].len() + right.len() <= NODE_MAX {
+        let right = inner.remove(left + 1);
+        Arc::make_mut(&mut inner.nodes[left]).append(&right);
     }
 }
 
@@ -287,11 +318,9 @@ fn scan<'z, T: Keyed>(
             let at = values.partition_point(|value| value.key() < from);
             values[at..].iter().try_for_each(visit)
         }
-        Node::Inner(children) => {
-            let at = child_for(children, from);
-            children[at..]
-                .iter()
-                .try_for_each(|child| scan(&child.node, from, visit))
+        Node::Inner(inner) => {
+            let at = inner.child_for(from);
+            inner.nodes[at..].iter().try_for_each(|node| scan(node, from, visit))
         }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod link;
 mod lookup;
 mod records;
 mod rrset;
+mod shared;
 pub(crate) mod small;
 pub(crate) mod soa;
 pub mod trie;

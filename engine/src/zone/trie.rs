@@ -1,7 +1,7 @@
 //! A persistent hash trie: names to values, with structural sharing.
 //!
 //! ```text
-//!   root fork (16 ways) -> forks (4 bits of the hash a level) -> flat blocks of up to 64 (hash, value), by hash
+//!   root fork (16 ways) -> forks (4 bits of the hash a level) -> flat blocks of up to 32 (hash, value), by hash
 //! ```
 //!
 //! One change copies one block and the forks above it, at any size. A look-up reads hot forks, then one or two cache
@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+use super::shared::bring;
 use crate::cache::Key;
 
 /// Most entries of one block. Only entries whose whole hashes agree may pass it.
-pub const BLOCK_MAX: usize = 64;
+pub const BLOCK_MAX: usize = 32;
 const WAYS: usize = 16;
 const BITS: u32 = 4;
 
@@ -301,9 +302,22 @@ impl<T: Keyed> Trie<T> {
     }
 }
 
+/// A fork that may be changed: itself, or a copy where an old version has it too.
+fn own<T>(fork: &mut Arc<[Branch<T>; WAYS]>) -> &mut [Branch<T>; WAYS] {
+    if Arc::get_mut(fork).is_none() {
+        for child in &**fork {
+            match child {
+                Branch::Block(block) => bring([block]),
+                Branch::Fork(fork) => bring([fork]),
+            }
+        }
+    }
+    Arc::make_mut(fork)
+}
+
 fn insert<T: Keyed>(branch: &mut Branch<T>, depth: u32, new: Entry<T>) -> bool {
     match branch {
-        Branch::Fork(fork) => insert(&mut Arc::make_mut(fork)[way(new.hash, depth)], depth + 1, new),
+        Branch::Fork(fork) => insert(&mut own(fork)[way(new.hash, depth)], depth + 1, new),
         Branch::Block(block) => {
             let from = block.partition_point(|entry| entry.hash < new.hash);
             let same = block[from..].iter().take_while(|entry| entry.hash == new.hash);
@@ -313,6 +327,7 @@ fn insert<T: Keyed>(branch: &mut Branch<T>, depth: u32, new: Entry<T>) -> bool {
                 entries[from + offset] = new;
                 return false;
             }
+            bring(block.iter().map(|entry| &entry.value));
             let at = from + found.unwrap_or(0);
             let rest = &block[at + usize::from(!is_new)..];
             *block = block[..at]
@@ -356,7 +371,7 @@ fn remove<T: Keyed>(branch: &mut Branch<T>, depth: u32, hash: u64, key: &[u8]) -
             true
         }
         Branch::Fork(fork) => {
-            let removed = remove(&mut Arc::make_mut(fork)[way(hash, depth)], depth + 1, hash, key);
+            let removed = remove(&mut own(fork)[way(hash, depth)], depth + 1, hash, key);
             if removed && let Some(block) = joined(fork) {
                 *branch = Branch::Block(block);
             }
