@@ -16,6 +16,7 @@ use crate::output;
 use crate::reload::{Reloader, Why};
 use crate::server::Server;
 use crate::takeover::Doors;
+use crate::workers;
 
 /// Runs the server until a signal ends it; returns the exit status.
 ///
@@ -23,6 +24,7 @@ use crate::takeover::Doors;
 /// The start failed. Everything that was started is stopped again.
 pub fn run(corefile: Corefile, input: Input, options: &Options) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .on_thread_start(workers::step_back)
         .worker_threads(1)
         .enable_all()
         .thread_name("control")
