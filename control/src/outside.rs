@@ -62,7 +62,7 @@ mod tests {
     fn zones_meet_where_one_holds_the_other() {
         let meets = |one: &str, other: &str| {
             let [one, other] = [one, other].map(|zone| NameBuf::from_text(zone).unwrap());
-            super::meets(&one, &other)
+            meets(&one, &other)
         };
         assert!(meets("cedar.example", "cedar.example") && meets(".", "cedar.example"));
         assert!(meets("cedar.example", "a.cedar.example"));

@@ -92,7 +92,8 @@ impl Responder {
                 // The answer may have come since it was looked for.
                 if !was_looked_up && self.is_kept(now, ticket, merge) {
                     drop(token);
-                    if let Some(waiting) = self.waiting.leave(ticket) {
+                    if let Some(mut waiting) = self.waiting.leave(ticket) {
+                        waiting.told.walks_again();
                         self.walk_on(now, waiting);
                     }
                     return;

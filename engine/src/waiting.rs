@@ -109,18 +109,30 @@ pub(crate) enum Mode {
 pub(crate) struct Told {
     said: Vec<(Ask, Said)>,
     pub(crate) mode: Mode,
+    /// The query has gone through its plan before, whatever it was told since.
+    has_walked: bool,
 }
 
 /// For a query that has not waited.
 pub(crate) static NOTHING: Told = Told {
     said: Vec::new(),
     mode: Mode::Asked,
+    has_walked: false,
 };
 
 impl Told {
     /// Nothing yet.
     pub(crate) fn new(mode: Mode) -> Self {
-        Self { said: Vec::new(), mode }
+        Self {
+            said: Vec::new(),
+            mode,
+            has_walked: false,
+        }
+    }
+
+    /// The query goes through its plan again without having been told anything: there is something in the cache now.
+    pub(crate) fn walks_again(&mut self) {
+        self.has_walked = true;
     }
 
     /// The same, for another walk.
@@ -130,7 +142,7 @@ impl Told {
 
     /// The query has not waited yet: what steps count is counted now, and not again.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.said.is_empty() && self.mode == Mode::Asked
+        self.said.is_empty() && self.mode == Mode::Asked && !self.has_walked
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -212,7 +212,7 @@ impl Ends {
 }
 
 /// A message with its length in front, as RFC 1035 section 4.2.2 has it on streams.
-pub fn framed(packet: &[u8]) -> Vec<u8> {
+fn framed(packet: &[u8]) -> Vec<u8> {
     let len = u16::try_from(packet.len()).unwrap_or(u16::MAX);
     [&len.to_be_bytes(), packet].concat()
 }

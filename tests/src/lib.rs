@@ -27,6 +27,7 @@ pub mod contract;
 pub mod etcd;
 pub mod expect;
 pub mod folding;
+pub mod listening;
 pub mod load;
 pub mod mutation;
 pub mod netns;

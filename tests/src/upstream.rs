@@ -1,20 +1,15 @@
 //! A server that others ask, fast enough for a load, that fails as it is told while it runs. What cases script is in
 //! [`scripted`](crate::scripted).
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use nodens_wire::{Query, Rtype};
 
+use crate::listening::{After, Answers, Listening};
 use crate::load::roomy;
-use crate::served::framed;
-
-/// How often threads look whether they are over.
-const TICK: Duration = Duration::from_millis(10);
 
 /// What it does with a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +36,16 @@ impl Mood {
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    own: Arc<Own>,
+    listening: Option<Listening>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct Own {
     ttl: u32,
     mood: AtomicU8,
     /// Questions but those of probes, and those answered.
     seen: AtomicU64,
-    is_over: AtomicBool,
-    open: Mutex<Vec<TcpStream>>,
 }
 
 impl Upstream {
@@ -62,17 +55,15 @@ impl Upstream {
     /// No port is free.
     pub fn start(ttl: u32) -> Self {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, crate::world::free_port()));
-        let shared = Shared {
+        let own = Own {
             ttl,
             mood: AtomicU8::new(Mood::Answers as u8),
             seen: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
-            open: Mutex::default(),
         };
         let mut server = Self {
             address,
-            shared: Arc::new(shared),
-            threads: Vec::new(),
+            own: Arc::new(own),
+            listening: None,
         };
         server.resume();
         server
@@ -85,26 +76,17 @@ impl Upstream {
 
     /// How it behaves from now on.
     pub fn set_mood(&self, mood: Mood) {
-        self.shared.mood.store(mood as u8, Ordering::Relaxed);
+        self.own.mood.store(mood as u8, Ordering::Relaxed);
     }
 
     /// Questions that it has had, probes apart.
     pub fn seen(&self) -> u64 {
-        self.shared.seen.load(Ordering::Relaxed)
+        self.own.seen.load(Ordering::Relaxed)
     }
 
     /// Closes all its sockets: what is asked of it is refused.
     pub fn stop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // One that panicked has said so already.
-            let _ = thread.join();
-        }
-        let open = &self.shared.open;
-        for stream in open.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // The other side may have been first.
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.listening = None;
     }
 
     /// Listens again.
@@ -112,81 +94,33 @@ impl Upstream {
     /// # Panics
     /// Somebody else has the port.
     pub fn resume(&mut self) {
-        self.shared.is_over.store(false, Ordering::Relaxed);
         let socket = UdpSocket::bind(self.address).expect("a port of our own");
         roomy(&socket);
-        socket.set_read_timeout(Some(TICK)).expect("a time-out");
         let listener = TcpListener::bind(self.address).expect("a port of our own");
-        listener.set_nonblocking(true).expect("a listener that does not block");
-        let (for_udp, for_tcp) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
-        self.threads = vec![
-            thread::spawn(move || datagrams(&socket, &for_udp)),
-            thread::spawn(move || connections(&listener, &for_tcp)),
-        ];
+        let listening = Listening::on(Some(socket), Some(listener), &self.own);
+        self.listening = Some(listening.expect("sockets of our own"));
     }
 }
 
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn datagrams(socket: &UdpSocket, shared: &Shared) {
-    let mut room = [0; 4096];
-    while !shared.is_over.load(Ordering::Relaxed) {
-        // The end of the wait, or an ICMP error that an earlier answer brought.
-        let Ok((len, client)) = socket.recv_from(&mut room) else {
-            continue;
-        };
-        if let Some(reply) = shared.answer(&room[..len], false) {
+impl Answers for Own {
+    fn datagram(self: &Arc<Self>, packet: &[u8], socket: &Arc<UdpSocket>, client: SocketAddr) {
+        if let Some(reply) = self.answer(packet, false) {
             // A client that is gone does not want it.
             let _ = socket.send_to(&reply, client);
         }
     }
-}
 
-fn connections(listener: &TcpListener, shared: &Arc<Shared>) {
-    while !shared.is_over.load(Ordering::Relaxed) {
-        let accepted = listener.accept().and_then(|(stream, _)| {
-            stream.set_nonblocking(false)?;
-            stream.set_nodelay(true)?;
-            Ok((stream.try_clone()?, stream))
-        });
-        let Ok((known, stream)) = accepted else {
-            thread::sleep(TICK);
-            continue;
+    fn question(&self, packet: &[u8]) -> io::Result<(Vec<Vec<u8>>, After)> {
+        let reply = self.answer(packet, true);
+        let after = match &reply {
+            None if self.mood() == Mood::Closes => After::Ends,
+            _ => After::GoesOn,
         };
-        {
-            let mut open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
-            // Those that have ended need no end.
-            open.retain(|stream| stream.peer_addr().is_ok());
-            open.push(known);
-        }
-        let shared = Arc::clone(shared);
-        thread::spawn(move || {
-            // Either side may end it at any time. The clone above would keep it open.
-            let _ = converse(&stream, &shared);
-            let _ = stream.shutdown(Shutdown::Both);
-        });
+        Ok((reply.into_iter().collect(), after))
     }
 }
 
-fn converse(mut stream: &TcpStream, shared: &Shared) -> io::Result<()> {
-    loop {
-        let mut len = [0; 2];
-        stream.read_exact(&mut len)?;
-        let mut packet = vec![0; usize::from(u16::from_be_bytes(len))];
-        stream.read_exact(&mut packet)?;
-        match shared.answer(&packet, true) {
-            Some(reply) => stream.write_all(&framed(&reply))?,
-            None if shared.mood() == Mood::Closes => return Ok(()),
-            None => {}
-        }
-    }
-}
-
-impl Shared {
+impl Own {
     fn mood(&self) -> Mood {
         Mood::ALL[usize::from(self.mood.load(Ordering::Relaxed))]
     }
