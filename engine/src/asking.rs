@@ -272,17 +272,20 @@ impl Responder {
             Ok(reply) => reply,
             Err(failed) => return Said::Failed(Arc::new(failed)),
         };
-        let mut kept = Vec::with_capacity(2 * reply.message.len());
+        let mut kept = std::mem::take(&mut self.work.kept);
+        kept.clear();
         let read =
             Message::parse(&reply.message).and_then(|message| reply::keep(&message, &mut self.work.rdata, &mut kept));
-        match read {
+        let said = match read {
             Ok(()) => Said::Reply {
-                bytes: kept.into(),
+                bytes: kept[..].into(),
                 from: Some(reply.from),
             },
             // The forwarder has read it to its end, so there is no such reply.
             Err(_) => Said::Failed(Arc::new(Failed::Crowded)),
-        }
+        };
+        self.work.kept = kept;
+        said
     }
 
     /// A query that knows more walks through its plan again, and asks what it wants to know now.

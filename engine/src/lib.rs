@@ -24,6 +24,7 @@ pub mod captures;
 pub mod cluster;
 mod connections;
 mod edns;
+mod effects;
 mod encode;
 pub mod forward;
 #[doc(hidden)]

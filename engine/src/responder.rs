@@ -8,7 +8,6 @@
 //! It owns no socket, reads no clock and spawns nothing, so the same code runs under every port, in the simulation and
 //! in the fuzzer.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -23,6 +22,7 @@ use rand::{Rng as _, SeedableRng as _};
 use crate::answer::{Answer, Memory, Reason};
 use crate::cache::flight::Flights;
 use crate::edns::{ReplyOpt, UDP_SIZE, reply_opt, udp_limit};
+use crate::effects::Effects;
 use crate::encode::{self, Written};
 use crate::forward::Forwarder;
 use crate::io::{BATCH_MAX, Datagram, Effect, ListenerId, Peer, StreamId};
@@ -67,9 +67,7 @@ pub struct Responder {
     pub(crate) flights: Option<(Arc<Flights>, u16)>,
     /// What was just shown out of the cache is to be made new.
     refreshes: bool,
-    effects: VecDeque<(Effect, Vec<u8>)>,
-    /// The bytes of the effect that was given out last.
-    leaving: Vec<u8>,
+    effects: Effects,
     pub(crate) memory: Memory,
     pub(crate) work: Work,
     /// The names of a batch in lower case.
@@ -85,8 +83,8 @@ pub(crate) struct Work {
     pub(crate) message: Vec<u8>,
     /// Room for rdata that are unpacked.
     pub(crate) rdata: Vec<u8>,
-    /// Room for what the cache gives.
-    kept: Vec<u8>,
+    /// Room for what the cache gives, and for what it may keep.
+    pub(crate) kept: Vec<u8>,
     /// Room for EDNS options.
     options: Vec<u8>,
     /// What came under TLS, and the answers before they are sealed.
@@ -184,8 +182,7 @@ impl Responder {
             forwarder,
             flights: None,
             refreshes: false,
-            effects: VecDeque::new(),
-            leaving: Vec::new(),
+            effects: Effects::default(),
             memory: Memory::default(),
             work: Work {
                 names: Compressor::new(),
@@ -626,11 +623,10 @@ impl Responder {
 
     /// The next thing to be done, and the bytes it speaks of.
     pub fn poll_effect(&mut self) -> Option<(Effect, &[u8])> {
-        let Some((effect, bytes)) = self.effects.pop_front() else {
+        if self.effects.is_done() {
             return self.forwarder.poll_effect();
-        };
-        self.leaving = bytes;
-        Some((effect, &self.leaving))
+        }
+        self.effects.pop()
     }
 
     pub(crate) fn effect(&mut self, effect: Effect, bytes: &[u8]) {
@@ -640,7 +636,7 @@ impl Responder {
             self.stats.effects_dropped.add(1);
             return;
         }
-        self.effects.push_back((effect, bytes.to_vec()));
+        self.effects.push(effect, bytes);
     }
 }
 

@@ -154,6 +154,8 @@ impl Told {
     }
 
     pub(crate) fn push(&mut self, ask: &Ask, said: Said) {
+        // Nearly all ask one thing, and each is as large as a short message.
+        self.said.reserve_exact(1);
         self.said.push((ask.clone(), said));
     }
 }

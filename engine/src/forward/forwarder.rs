@@ -12,12 +12,12 @@ use rand::rngs::ChaCha8Rng;
 
 use super::ask::{Ask, Ended, Purpose, Task, TaskKey};
 use super::connections::{Connection, Habits, Lines};
-use super::effects::Effects;
 use super::outgoing::Framed;
 use super::sockets::{Slots, Socket};
 use super::stanza::InFlight;
 use super::table::{Key, Table};
 use super::{ASKS_MAX, Failed, Outgoing, Reply, Settings, Stanza, Upstream};
+use crate::effects::Effects;
 use crate::io::Effect;
 use crate::stats::WorkerStats;
 use crate::time::Instant;

@@ -19,7 +19,6 @@
 mod ask;
 mod canary;
 mod connections;
-mod effects;
 mod failed;
 mod forwarder;
 pub(crate) mod fuzzing;

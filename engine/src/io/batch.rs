@@ -93,58 +93,110 @@ impl UdpListener {
             .or_else(|| wildcard.find(|socket| socket.own.is_none()))
             .or_else(|| own.next())
     }
+}
 
-    /// Sends one datagram of any length. That it does not arrive is no error: it is UDP.
-    pub(super) fn send(&self, peer: &Peer, local: Option<IpAddr>, bytes: &[u8], cells: &Cells) {
-        let mut data = libc::iovec {
-            iov_base: bytes.as_ptr().cast_mut().cast(),
-            iov_len: bytes.len(),
+/// Sends messages by one socket. That they do not arrive is no error: it is UDP.
+fn send_messages(socket: &OwnedFd, messages: &mut [libc::mmsghdr], cells: &Cells) {
+    let mut next = 0;
+    let mut waited = false;
+    while next < messages.len() {
+        let rest = &mut messages[next..];
+        // SAFETY: `address_message` filled the messages with pointers to an address, bytes and a control message
+        // that all outlive this call, and their lengths. No safe wrapper sends several at once to addresses in
+        // the kernel's form.
+        let sent = unsafe {
+            libc::sendmmsg(
+                socket.as_raw_fd(),
+                rest.as_mut_ptr(),
+                rest.len() as libc::c_uint,
+                libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            )
         };
-        let control = local.and_then(|local| Control::leaving_from(local, self.info));
-        let mut message = [address_message(peer, &mut data, control.as_ref())];
-        self.send_messages(&mut message, cells);
-    }
-
-    fn send_messages(&self, messages: &mut [libc::mmsghdr], cells: &Cells) {
-        let mut next = 0;
-        let mut waited = false;
-        while next < messages.len() {
-            let rest = &mut messages[next..];
-            // SAFETY: `address_message` filled the messages with pointers to an address, bytes and a control message
-            // that all outlive this call, and their lengths. No safe wrapper sends several at once to addresses in
-            // the kernel's form.
-            let sent = unsafe {
-                libc::sendmmsg(
-                    self.socket.as_raw_fd(),
-                    rest.as_mut_ptr(),
-                    rest.len() as libc::c_uint,
-                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                )
-            };
-            if sent > 0 {
-                cells.replies.add(sent.cast_unsigned().into());
-                next += sent.cast_unsigned() as usize;
-                continue;
+        if sent > 0 {
+            cells.replies.add(sent.cast_unsigned().into());
+            next += sent.cast_unsigned() as usize;
+            continue;
+        }
+        match Errno::from_io_error(&io::Error::last_os_error()) {
+            Some(Errno::INTR) => {}
+            Some(Errno::AGAIN | Errno::NOBUFS) if !waited => {
+                waited = true;
+                let writable = PollFd::new(socket, PollFlags::OUT);
+                // Whatever it says, the next attempt shows.
+                let _ = rustix::event::poll(&mut [writable], Some(&SEND_PATIENCE));
             }
-            match Errno::from_io_error(&io::Error::last_os_error()) {
-                Some(Errno::INTR) => {}
-                Some(Errno::AGAIN | Errno::NOBUFS) if !waited => {
-                    waited = true;
-                    let writable = PollFd::new(&self.socket, PollFlags::OUT);
-                    // Whatever it says, the next attempt shows.
-                    let _ = rustix::event::poll(&mut [writable], Some(&SEND_PATIENCE));
-                }
-                Some(Errno::AGAIN | Errno::NOBUFS) => {
-                    cells.send_errors.add(rest.len() as u64);
-                    return;
-                }
-                // This client cannot be reached (no route, port 0, a firewall's rule); the others can.
-                _ => {
-                    cells.send_errors.add(1);
-                    next += 1;
-                }
+            Some(Errno::AGAIN | Errno::NOBUFS) => {
+                cells.send_errors.add(rest.len() as u64);
+                return;
+            }
+            // This client cannot be reached (no route, port 0, a firewall's rule); the others can.
+            _ => {
+                cells.send_errors.add(1);
+                next += 1;
             }
         }
+    }
+}
+
+/// Replies of any length that are not those to the batch at hand: kept until the worker waits, to leave together.
+#[derive(Default)]
+pub(super) struct LateReplies {
+    /// All of them leave by this socket.
+    socket: Option<Arc<OwnedFd>>,
+    bytes: Vec<u8>,
+    replies: ArrayVec<LateReply, BATCH_MAX>,
+}
+
+struct LateReply {
+    peer: Peer,
+    control: Option<(Control, usize)>,
+    start: usize,
+    end: usize,
+}
+
+/// Bytes that late replies may gather before they leave.
+const LATE_BYTES_MAX: usize = 64 << 10;
+
+impl LateReplies {
+    pub(super) fn push(
+        &mut self,
+        listener: &UdpListener,
+        peer: &Peer,
+        local: Option<IpAddr>,
+        bytes: &[u8],
+        cells: &Cells,
+    ) {
+        let is_same = |own: &Arc<OwnedFd>| Arc::ptr_eq(own, &listener.socket);
+        if !self.socket.as_ref().is_some_and(is_same) || self.replies.is_full() || self.bytes.len() > LATE_BYTES_MAX {
+            self.send(cells);
+            self.socket = Some(Arc::clone(&listener.socket));
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        self.replies.push(LateReply {
+            peer: *peer,
+            control: local.and_then(|local| Control::leaving_from(local, listener.info)),
+            start,
+            end: self.bytes.len(),
+        });
+    }
+
+    /// Sends those that there are.
+    pub(super) fn send(&mut self, cells: &Cells) {
+        let Some(socket) = self.socket.take() else { return };
+        let mut data = ArrayVec::<libc::iovec, BATCH_MAX>::new();
+        data.extend(self.replies.iter().map(|reply| libc::iovec {
+            iov_base: self.bytes[reply.start..reply.end].as_ptr().cast_mut().cast(),
+            iov_len: reply.end - reply.start,
+        }));
+        let mut messages = ArrayVec::<libc::mmsghdr, BATCH_MAX>::new();
+        for (reply, data) in self.replies.iter().zip(&mut data) {
+            messages.push(address_message(&reply.peer, data, reply.control.as_ref()));
+        }
+        send_messages(&socket, &mut messages, cells);
+        self.replies.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(LATE_BYTES_MAX);
     }
 }
 
@@ -290,7 +342,7 @@ impl Outgoing<'_> {
             len += 1;
         }
         if len > 0 {
-            listener.send_messages(&mut self.messages[..len], cells);
+            send_messages(&listener.socket, &mut self.messages[..len], cells);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{io, mem};
 
 use super::accept::free_place;
-use super::batch::{Replies, UdpListener};
+use super::batch::{LateReplies, Replies, UdpListener};
 use super::readiness::Patience;
 use super::slots::Slots;
 use super::watched::Watched;
@@ -26,6 +26,7 @@ pub struct MmsgPort {
     drained: Vec<UdpListener>,
     slots: Slots,
     replies: Replies,
+    late: LateReplies,
     watched: Watched,
     counters: Arc<Counters>,
     /// `serve` has something to go by.
@@ -44,6 +45,7 @@ impl MmsgPort {
             drained: Vec::new(),
             slots: Slots::new(),
             replies: Replies::new(),
+            late: LateReplies::default(),
             watched,
             counters: Arc::clone(counters),
             looked: false,
@@ -52,6 +54,12 @@ impl MmsgPort {
         };
         sockets.into_iter().try_for_each(|sockets| port.listen(sockets))?;
         Ok(port)
+    }
+
+    /// Sends what was kept to leave together.
+    fn flush(&mut self) {
+        self.late.send(&self.counters.cells);
+        self.watched.flush();
     }
 
     /// Takes out what was retired and holds nothing any more.
@@ -86,7 +94,7 @@ impl MmsgPort {
 
 impl Port for MmsgPort {
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.watched.flush();
+        self.flush();
         if self.ready.contains(&true) && self.unlooked < UNLOOKED_MAX {
             self.unlooked += 1;
             self.looked = true;
@@ -101,7 +109,7 @@ impl Port for MmsgPort {
 
     fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize> {
         if !mem::take(&mut self.looked) {
-            self.watched.flush();
+            self.flush();
             self.look(Patience::None)?;
             self.looked = false;
         }
@@ -128,7 +136,7 @@ impl Port for MmsgPort {
         if let Effect::Send { listener, peer, local } = effect {
             let sockets = self.udp.iter().flatten().chain(&self.drained);
             if let Some(socket) = UdpListener::leaving(sockets, listener, local) {
-                socket.send(&peer, local, bytes, &self.counters.cells);
+                self.late.push(socket, &peer, local, bytes, &self.counters.cells);
             }
         } else {
             self.watched.apply(effect, bytes);
@@ -195,6 +203,7 @@ impl Sockets for MmsgPort {
 
 impl Drop for MmsgPort {
     fn drop(&mut self) {
+        self.late.send(&self.counters.cells);
         for listener in self.udp.iter().flatten() {
             self.counters.settle(&listener.socket);
         }

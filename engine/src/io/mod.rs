@@ -280,7 +280,8 @@ pub trait Port {
     /// Only what the worker cannot go on after.
     fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize>;
 
-    /// Carries out one effect; `bytes` are those that [`Effect`] speaks of.
+    /// Carries out one effect; `bytes` are those that [`Effect`] speaks of. Datagrams to clients may leave together with the
+    /// next [`Port::wait`].
     ///
     /// # Errors
     /// Only what the worker cannot go on after; a client that is gone is no error.

@@ -5,7 +5,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
-use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -22,11 +21,15 @@ pub(super) struct Upstreams {
     sockets: HashMap<UpstreamId, Upstream, foldhash::fast::RandomState>,
     ready: VecDeque<UpstreamId>,
     failed: VecDeque<(UpstreamId, SocketError)>,
+    /// Some of them were not read to their end.
+    unread: bool,
 }
 
 struct Upstream {
     socket: Socket,
     queued: bool,
+    /// Queries without a reply, as far as their numbers tell.
+    awaited: u32,
 }
 
 impl Upstreams {
@@ -35,6 +38,7 @@ impl Upstreams {
             sockets: HashMap::default(),
             ready: VecDeque::new(),
             failed: VecDeque::new(),
+            unread: false,
         }
     }
 
@@ -42,17 +46,27 @@ impl Upstreams {
     pub(super) fn open(&mut self, readiness: &Readiness, id: UpstreamId, to: SocketAddr, from: Option<IpAddr>) {
         match connect(readiness, id, to, from) {
             Ok(socket) => {
-                self.sockets.insert(id, Upstream { socket, queued: false });
+                let upstream = Upstream {
+                    socket,
+                    queued: false,
+                    awaited: 0,
+                };
+                self.sockets.insert(id, upstream);
             }
             Err(error) => self.failed.push_back((id, (&error).into())),
         }
     }
 
     pub(super) fn send(&mut self, id: UpstreamId, bytes: &[u8], counters: &Counters) {
-        let Some(upstream) = self.sockets.get(&id) else { return };
+        let Some(upstream) = self.sockets.get_mut(&id) else {
+            return;
+        };
         loop {
             match rustix::net::send(&upstream.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(_) => return,
+                Ok(_) => {
+                    upstream.awaited = upstream.awaited.saturating_add(1);
+                    return;
+                }
                 Err(Errno::INTR) => {}
                 // Lost like a packet on its way; the engine's own time-out covers both.
                 Err(Errno::AGAIN | Errno::NOBUFS) => {
@@ -82,6 +96,11 @@ impl Upstreams {
         }
     }
 
+    /// Whether the epoll set may tell at once of sockets that were not read to their end.
+    pub(super) fn take_unread(&mut self) -> bool {
+        std::mem::take(&mut self.unread)
+    }
+
     pub(super) fn busy(&self) -> bool {
         !self.ready.is_empty() || !self.failed.is_empty()
     }
@@ -102,10 +121,12 @@ impl Upstreams {
                 continue;
             };
             upstream.queued = false;
-            let (count, drained) = receive(upstream, id, handler, buffer);
+            let (count, left) = receive(upstream, id, handler, buffer);
             events += count;
-            if !drained {
-                self.event(id);
+            match left {
+                Left::Nothing => {}
+                Left::Unread => self.unread = true,
+                Left::Something => self.event(id),
             }
         }
         events
@@ -120,21 +141,39 @@ fn connect(readiness: &Readiness, id: UpstreamId, to: SocketAddr, from: Option<I
         socket.bind(&SockAddr::from(SocketAddr::new(from, 0)))?;
     }
     socket.connect(&SockAddr::from(to))?;
-    readiness.add(&socket, Source::Upstream(id), EventFlags::IN)?;
+    readiness.add_level_triggered(&socket, Source::Upstream(id))?;
     Ok(socket)
 }
 
-/// Hands over what is there. Returns how much it was and whether that was all.
-fn receive(upstream: &Upstream, id: UpstreamId, handler: &mut impl Handler, buffer: &mut [u8]) -> (usize, bool) {
+/// What a socket still holds.
+enum Left {
+    Nothing,
+    /// Nobody has looked.
+    Unread,
+    /// There may be more than one turn takes.
+    Something,
+}
+
+/// Hands over what is there. Returns how much it was, and what is left.
+///
+/// A socket that has brought as many replies as queries left by it is not read once more, which would mostly be for nothing:
+/// the epoll set tells of it again if there is more.
+fn receive(upstream: &mut Upstream, id: UpstreamId, handler: &mut impl Handler, buffer: &mut [u8]) -> (usize, Left) {
     for count in 0..REPLIES_MAX {
         match rustix::net::recv(&upstream.socket, &mut *buffer, RecvFlags::DONTWAIT) {
-            Ok((len, _)) => handler.upstream(UpstreamDatagram {
-                upstream: id,
-                bytes: &buffer[..len],
-                error: None,
-            }),
-            Err(Errno::AGAIN) => return (count, true),
-            Err(Errno::INTR) => return (count, false),
+            Ok((len, _)) => {
+                handler.upstream(UpstreamDatagram {
+                    upstream: id,
+                    bytes: &buffer[..len],
+                    error: None,
+                });
+                upstream.awaited = upstream.awaited.saturating_sub(1);
+                if upstream.awaited == 0 {
+                    return (count + 1, Left::Unread);
+                }
+            }
+            Err(Errno::AGAIN) => return (count, Left::Nothing),
+            Err(Errno::INTR) => return (count, Left::Something),
             // Reading it cleared the error; replies may still be there.
             Err(error) => handler.upstream(UpstreamDatagram {
                 upstream: id,
@@ -143,5 +182,5 @@ fn receive(upstream: &Upstream, id: UpstreamId, handler: &mut impl Handler, buff
             }),
         }
     }
-    (REPLIES_MAX, false)
+    (REPLIES_MAX, Left::Something)
 }

@@ -16,7 +16,7 @@ use io_uring::{cqueue, opcode};
 use rustix::io::Errno;
 
 use super::accept::free_place;
-use super::batch::{Replies, UdpListener};
+use super::batch::{LateReplies, Replies, UdpListener};
 use super::bufring::{BufRing, Slot};
 use super::control::{CONTROL_ROOM, PacketInfo};
 use super::counters::Cells;
@@ -53,6 +53,7 @@ pub struct UringPort {
     /// Sockets that hold nothing any more, by which answers to what they held may still leave.
     drained: Vec<UdpListener>,
     replies: Replies,
+    late: LateReplies,
     /// For what is left in sockets that were retired; made when there is one.
     slots: Option<Slots>,
     watched: Watched,
@@ -105,6 +106,7 @@ impl UringPort {
             ring,
             udp: Vec::new(),
             replies: Replies::new(),
+            late: LateReplies::default(),
             drained: Vec::new(),
             slots: None,
             watched,
@@ -115,6 +117,12 @@ impl UringPort {
         };
         sockets.into_iter().try_for_each(|sockets| port.listen(sockets))?;
         Ok(port)
+    }
+
+    /// Sends what was kept to leave together.
+    fn flush(&mut self) {
+        self.late.send(&self.counters.cells);
+        self.watched.flush();
     }
 
     /// Queues whatever has ended since.
@@ -153,7 +161,7 @@ impl UringPort {
 
 impl Port for UringPort {
     fn wait(&mut self, deadline: Option<Instant>) -> io::Result<()> {
-        self.watched.flush();
+        self.flush();
         self.arm()?;
         self.looked = true;
         if self.ready || self.watched.busy() || self.is_left() || !self.ring.parts().0.is_empty() {
@@ -167,7 +175,7 @@ impl Port for UringPort {
 
     fn serve(&mut self, handler: &mut impl Handler) -> io::Result<usize> {
         if !mem::take(&mut self.looked) {
-            self.watched.flush();
+            self.flush();
             self.arm()?;
             self.look()?;
         }
@@ -231,7 +239,10 @@ impl Port for UringPort {
             // Datagrams never come this way.
             self.ready = self.watched.poll(Patience::None, |_| {})?;
         }
-        Ok(events + self.watched.serve(handler))
+        events += self.watched.serve(handler);
+        // The ring is told of what comes, not of what is still there.
+        self.ready |= self.watched.take_unread();
+        Ok(events)
     }
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {
@@ -239,7 +250,7 @@ impl Port for UringPort {
             let sockets = self.udp.iter().flatten().map(|receiver| &receiver.listener);
             let sockets = sockets.chain(&self.drained);
             if let Some(socket) = UdpListener::leaving(sockets, listener, local) {
-                socket.send(&peer, local, bytes, &self.counters.cells);
+                self.late.push(socket, &peer, local, bytes, &self.counters.cells);
             }
         } else {
             self.watched.apply(effect, bytes);
@@ -367,6 +378,7 @@ impl Sockets for UringPort {
 
 impl Drop for UringPort {
     fn drop(&mut self) {
+        self.late.send(&self.counters.cells);
         for receiver in self.udp.iter().flatten() {
             self.counters.settle(&receiver.listener.socket);
         }

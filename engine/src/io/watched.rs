@@ -99,6 +99,11 @@ impl Watched {
         Ok(more)
     }
 
+    /// Whether the epoll set may tell at once of sockets that were not read to their end.
+    pub(super) fn take_unread(&mut self) -> bool {
+        self.upstreams.take_unread()
+    }
+
     /// Whether there is something to do without the kernel.
     pub(super) fn busy(&self) -> bool {
         self.streams.busy() || self.upstreams.busy() || self.acceptors.busy()

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use nodens_engine::io::{
     BATCH_MAX, DATAGRAM_ROOM, Effect, ListenerSockets, Peer, Port, Transport, bind_tcp, bind_udp, probe_taken,
@@ -89,8 +90,42 @@ pub(super) fn long_replies_leave_by_effect<P: Port>(open: Open<P>) {
             peer: seen.peer,
             local: seen.local,
         };
-        rig.apply(effect, reply);
+        rig.send(effect, reply);
         assert_eq!(receive(&client), reply);
+    }
+}
+
+/// More than a port may keep to leave together, and to two listeners in turn.
+pub(super) fn late_replies_leave_with_the_next_wait<P: Port>(open: Open<P>) {
+    const REPLIES: usize = 150;
+    let mut rig = Rig::on(open, "127.0.0.1");
+    rig.handler.reply = Reply::Nothing;
+    let clients = [rig.client(), rig.client()];
+    for client in &clients {
+        client.send(b"query").unwrap();
+    }
+    rig.until(|handler| handler.datagrams.len() == 2);
+    let seen = rig.handler.datagrams.clone();
+    for number in 0..REPLIES {
+        for seen in &seen {
+            let effect = Effect::Send {
+                listener: seen.listener,
+                peer: seen.peer,
+                local: seen.local,
+            };
+            // Some are so long that few of them leave together.
+            let mut reply = vec![0; if number % 15 == 0 { 4000 } else { 8 }];
+            reply[..8].copy_from_slice(&number.to_be_bytes());
+            rig.apply(effect, &reply);
+        }
+    }
+    let before = rig.counters.read().replies;
+    rig.turn(Duration::ZERO);
+    assert!(rig.counters.read().replies > before, "the last of them waited for it");
+    for client in &clients {
+        for number in 0..REPLIES {
+            assert_eq!(receive(client)[..8], number.to_be_bytes());
+        }
     }
 }
 
@@ -203,7 +238,7 @@ pub(super) fn replies_leave_from_the_address_asked<P: Port>(open: Open<P>) {
                 peer: seen.peer,
                 local: seen.local,
             };
-            rig.apply(effect, b"more");
+            rig.send(effect, b"more");
             assert_eq!(receive(&client), b"more");
         }
     }
@@ -250,7 +285,7 @@ pub(super) fn a_wildcard_with_sockets_of_its_own<P: Port>(open: Open<P>) {
             peer: seen.peer,
             local: seen.local,
         };
-        rig.apply(effect, b"more");
+        rig.send(effect, b"more");
         assert_eq!(receive(&client), b"more");
     }
 }
@@ -311,7 +346,7 @@ pub(super) fn unreachable_clients_harm_nobody<P: Port>(open: Open<P>) {
             peer: Peer::from_socket_addr(peer.parse().unwrap()),
             local: None,
         };
-        rig.apply(effect, b"lost");
+        rig.send(effect, b"lost");
     }
     assert_eq!(rig.counters.read().send_errors, 2);
     asking.send(b"again").unwrap();

@@ -35,6 +35,10 @@ pub fn check<P: Sockets>(open: Open<P>) {
             "a long reply leaves by an effect",
             datagrams::long_replies_leave_by_effect,
         ),
+        (
+            "late replies leave with the next wait",
+            datagrams::late_replies_leave_with_the_next_wait,
+        ),
         ("a burst while busy is served later", datagrams::a_burst_is_served_later),
         ("a burst on many sockets is served", datagrams::a_burst_on_many_sockets),
         ("what the kernel dropped is counted", datagrams::drops_are_counted),

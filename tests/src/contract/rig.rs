@@ -212,6 +212,12 @@ impl<P: Port> Rig<P> {
         self.port.apply(effect, bytes).unwrap();
     }
 
+    /// The same, for one that leaves with the next wait.
+    pub(super) fn send(&mut self, effect: Effect, bytes: &[u8]) {
+        self.apply(effect, bytes);
+        self.turn(Duration::ZERO);
+    }
+
     /// What the worker does over and over.
     pub(super) fn turn(&mut self, patience: Duration) -> usize {
         self.port.wait(Some(now().after(patience))).unwrap();
