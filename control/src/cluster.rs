@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -59,30 +60,57 @@ pub struct ClusterRebuild {
 #[derive(Debug, Default)]
 struct Pods {
     /// By name.
-    addresses: HashMap<Box<str>, Box<[IpAddr]>>,
-    /// How many of them have an address, where names are not told: those of a host's network share it.
-    at: HashMap<IpAddr, u32>,
+    addresses: HashMap<Box<str>, Addresses>,
+    /// How many more than one have an address, where names are not told: those of a host's network share it.
+    more_at: HashMap<IpAddr, u32>,
 }
 
 impl Pods {
-    /// One more has the address; none had it before.
-    fn is_first(&mut self, address: IpAddr) -> bool {
-        let count = self.at.entry(address).or_default();
-        *count += 1;
-        *count == 1
+    /// One more has the address; tells whether none had it before.
+    fn is_first(&mut self, address: IpAddr, is_known: bool) -> bool {
+        if is_known {
+            *self.more_at.entry(address).or_default() += 1;
+        }
+        !is_known
     }
 
-    /// One has it no more; none is left.
+    /// One has it no more; tells whether none is left.
     fn was_last(&mut self, address: IpAddr) -> bool {
-        let Entry::Occupied(mut count) = self.at.entry(address) else {
-            return false;
+        let Entry::Occupied(mut more) = self.more_at.entry(address) else {
+            return true;
         };
-        *count.get_mut() -= 1;
-        let is_last = *count.get() == 0;
-        if is_last {
-            count.remove();
+        *more.get_mut() -= 1;
+        if *more.get() == 0 {
+            more.remove();
         }
-        is_last
+        false
+    }
+}
+
+/// The addresses of a pod, of which nearly all have one.
+#[derive(Debug)]
+enum Addresses {
+    One(IpAddr),
+    Others(Box<[IpAddr]>),
+}
+
+impl From<Box<[IpAddr]>> for Addresses {
+    fn from(all: Box<[IpAddr]>) -> Self {
+        match *all {
+            [one] => Self::One(one),
+            _ => Self::Others(all),
+        }
+    }
+}
+
+impl Deref for Addresses {
+    type Target = [IpAddr];
+
+    fn deref(&self) -> &[IpAddr] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Others(all) => all,
+        }
     }
 }
 
@@ -234,23 +262,24 @@ impl ClusterRebuild {
         let ObjectKey { namespace: own, name } = key;
         let pods = self.pods.entry(own.clone()).or_default();
         let mut labels = PodLabels::default();
-        let mut now = Box::default();
+        let mut now: Box<[IpAddr]> = Box::default();
         let before = match pod {
             Some(pod) => {
                 labels = PodLabels::new(pod.labels.iter().map(Option::as_deref));
                 now = pod.addresses;
-                pods.addresses.insert(name, now.clone())
+                pods.addresses.insert(name, now.clone().into())
             }
             None => pods.addresses.remove(&name),
         };
-        let before = before.unwrap_or_default();
+        let before = before.as_deref().unwrap_or_default();
         // A name is one pod's alone.
         let counts = !self.keeps_pod_names;
         // At an address that it had already, its labels may be others.
         let is_news = |address: &&IpAddr| !before.contains(address) || !labels.is_empty();
         for address in now.iter().filter(is_news) {
-            if !counts || pods.is_first(*address) {
-                editor.pod(&Address::from(*address), &owner, Some(&labels));
+            let at = Address::from(*address);
+            if !counts || pods.is_first(*address, editor.has_pod(&at, &owner)) {
+                editor.pod(&at, &owner, Some(&labels));
             }
         }
         for address in before.iter().filter(|&address| !now.contains(address)) {

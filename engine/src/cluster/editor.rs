@@ -105,13 +105,8 @@ impl Editor {
     /// That a namespace has a pod with this address, and what its labels say; none where it has it no more. Behind the
     /// namespace its name as text may stand, to be told.
     pub fn pod(&mut self, address: &Address, owner: &[u8], labels: Option<&PodLabels>) {
+        let known = self.known_pod(address, owner).map(Arc::clone);
         let pods = &mut self.cluster.pods;
-        let own = Reversed::new(Side::Inside, address, Rank::Endpoint, owner);
-        let mut known = None;
-        pods.scan(own.key(), |pod| {
-            known = pod::is_of(pod.key(), own.key()).then(|| Arc::clone(pod));
-            ControlFlow::Break(())
-        });
         if let Some(known) = known {
             pods.remove(known.key());
         }
@@ -121,6 +116,22 @@ impl Editor {
             pods.insert(Arc::new(pod));
         }
         self.changed = true;
+    }
+
+    /// Whether a pod has this address.
+    #[must_use]
+    pub fn has_pod(&self, address: &Address, owner: &[u8]) -> bool {
+        self.known_pod(address, owner).is_some()
+    }
+
+    fn known_pod(&self, address: &Address, owner: &[u8]) -> Option<&Arc<Reversed>> {
+        let own = Reversed::new(Side::Inside, address, Rank::Endpoint, owner);
+        let mut known = None;
+        self.cluster.pods.scan(own.key(), |pod| {
+            known = Some(pod);
+            ControlFlow::Break(())
+        });
+        known.filter(|pod| pod::is_of(pod.key(), own.key()))
     }
 
     /// Everything has been read once.

@@ -105,7 +105,8 @@ impl Upstreams {
         !self.ready.is_empty() || !self.failed.is_empty()
     }
 
-    pub(super) fn serve(&mut self, handler: &mut impl Handler, buffer: &mut [u8]) -> usize {
+    /// Where at least `unread_min` of them are ready, they are not read to their end.
+    pub(super) fn serve(&mut self, handler: &mut impl Handler, buffer: &mut [u8], unread_min: usize) -> usize {
         let mut events = 0;
         for (upstream, error) in self.failed.drain(..) {
             handler.upstream(UpstreamDatagram {
@@ -115,13 +116,14 @@ impl Upstreams {
             });
             events += 1;
         }
+        let may_stay_unread = self.ready.len() >= unread_min;
         for _ in 0..self.ready.len() {
             let Some(id) = self.ready.pop_front() else { break };
             let Some(upstream) = self.sockets.get_mut(&id) else {
                 continue;
             };
             upstream.queued = false;
-            let (count, left) = receive(upstream, id, handler, buffer);
+            let (count, left) = receive(upstream, may_stay_unread, id, handler, buffer);
             events += count;
             match left {
                 Left::Nothing => {}
@@ -156,9 +158,15 @@ enum Left {
 
 /// Hands over what is there. Returns how much it was, and what is left.
 ///
-/// A socket that has brought as many replies as queries left by it is not read once more, which would mostly be for nothing:
-/// the epoll set tells of it again if there is more.
-fn receive(upstream: &mut Upstream, id: UpstreamId, handler: &mut impl Handler, buffer: &mut [u8]) -> (usize, Left) {
+/// A socket that may stay unread and has brought as many replies as queries left by it is not read once more, which would
+/// mostly be for nothing: the epoll set tells of it again if there is more.
+fn receive(
+    upstream: &mut Upstream,
+    may_stay_unread: bool,
+    id: UpstreamId,
+    handler: &mut impl Handler,
+    buffer: &mut [u8],
+) -> (usize, Left) {
     for count in 0..REPLIES_MAX {
         match rustix::net::recv(&upstream.socket, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((len, _)) => {
@@ -168,7 +176,7 @@ fn receive(upstream: &mut Upstream, id: UpstreamId, handler: &mut impl Handler, 
                     error: None,
                 });
                 upstream.awaited = upstream.awaited.saturating_sub(1);
-                if upstream.awaited == 0 {
+                if upstream.awaited == 0 && may_stay_unread {
                     return (count + 1, Left::Unread);
                 }
             }

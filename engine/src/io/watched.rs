@@ -122,7 +122,8 @@ impl Watched {
         self.streams.flush(&self.readiness);
     }
 
-    pub(super) fn serve(&mut self, handler: &mut impl Handler) -> usize {
+    /// `unread_min`: see [`Upstreams::serve`].
+    pub(super) fn serve(&mut self, handler: &mut impl Handler, unread_min: usize) -> usize {
         let Self {
             readiness,
             acceptors,
@@ -137,7 +138,7 @@ impl Watched {
             streams.accept(readiness, accepted, handler);
         });
         events += streams.serve(readiness, handler, &mut buffer[..READ_MAX]);
-        events + upstreams.serve(handler, buffer)
+        events + upstreams.serve(handler, buffer, unread_min)
     }
 
     /// Carries out an effect on anything but a UDP listener.
