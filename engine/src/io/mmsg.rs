@@ -13,9 +13,6 @@ use super::watched::Watched;
 use super::{BATCH_MAX, Counters, Effect, Handler, ListenerId, ListenerSockets, Port, SharedSocket, Sockets};
 use crate::time::Instant;
 
-/// The wait for the epoll set tells of what is left, and costs nothing more.
-const UNREAD_MIN: usize = 0;
-
 /// Full batches of datagrams served before the other sockets are looked at again.
 const UNLOOKED_MAX: u32 = 8;
 
@@ -132,7 +129,7 @@ impl Port for MmsgPort {
         if retired {
             self.take_drained();
         }
-        Ok(events + self.watched.serve(handler, UNREAD_MIN))
+        Ok(events + self.watched.serve(handler))
     }
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! One epoll set: who is ready. Edge-triggered, so that nothing is registered twice and a socket that was drained costs
-//! nothing until something comes; but for the sockets to other servers, which mostly hold one datagram.
+//! One epoll set: who is ready. Edge-triggered throughout, so that nothing is registered twice and a socket that was
+//! drained costs nothing until something comes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -124,16 +124,6 @@ impl Readiness {
             socket,
             EventData::new_u64(source.pack()),
             flags | EventFlags::ET,
-        )?)
-    }
-
-    /// One that is told of again as long as there is something to read.
-    pub(super) fn add_level_triggered(&self, socket: impl AsFd, source: Source) -> io::Result<()> {
-        Ok(epoll::add(
-            &self.epoll,
-            socket,
-            EventData::new_u64(source.pack()),
-            EventFlags::IN,
         )?)
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -21,15 +22,11 @@ pub(super) struct Upstreams {
     sockets: HashMap<UpstreamId, Upstream, foldhash::fast::RandomState>,
     ready: VecDeque<UpstreamId>,
     failed: VecDeque<(UpstreamId, SocketError)>,
-    /// Some of them were not read to their end.
-    unread: bool,
 }
 
 struct Upstream {
     socket: Socket,
     queued: bool,
-    /// Queries without a reply, as far as their numbers tell.
-    awaited: u32,
 }
 
 impl Upstreams {
@@ -38,7 +35,6 @@ impl Upstreams {
             sockets: HashMap::default(),
             ready: VecDeque::new(),
             failed: VecDeque::new(),
-            unread: false,
         }
     }
 
@@ -46,27 +42,17 @@ impl Upstreams {
     pub(super) fn open(&mut self, readiness: &Readiness, id: UpstreamId, to: SocketAddr, from: Option<IpAddr>) {
         match connect(readiness, id, to, from) {
             Ok(socket) => {
-                let upstream = Upstream {
-                    socket,
-                    queued: false,
-                    awaited: 0,
-                };
-                self.sockets.insert(id, upstream);
+                self.sockets.insert(id, Upstream { socket, queued: false });
             }
             Err(error) => self.failed.push_back((id, (&error).into())),
         }
     }
 
     pub(super) fn send(&mut self, id: UpstreamId, bytes: &[u8], counters: &Counters) {
-        let Some(upstream) = self.sockets.get_mut(&id) else {
-            return;
-        };
+        let Some(upstream) = self.sockets.get(&id) else { return };
         loop {
             match rustix::net::send(&upstream.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(_) => {
-                    upstream.awaited = upstream.awaited.saturating_add(1);
-                    return;
-                }
+                Ok(_) => return,
                 Err(Errno::INTR) => {}
                 // Lost like a packet on its way; the engine's own time-out covers both.
                 Err(Errno::AGAIN | Errno::NOBUFS) => {
@@ -96,17 +82,11 @@ impl Upstreams {
         }
     }
 
-    /// Whether the epoll set may tell at once of sockets that were not read to their end.
-    pub(super) fn take_unread(&mut self) -> bool {
-        std::mem::take(&mut self.unread)
-    }
-
     pub(super) fn busy(&self) -> bool {
         !self.ready.is_empty() || !self.failed.is_empty()
     }
 
-    /// Where at least `unread_min` of them are ready, they are not read to their end.
-    pub(super) fn serve(&mut self, handler: &mut impl Handler, buffer: &mut [u8], unread_min: usize) -> usize {
+    pub(super) fn serve(&mut self, handler: &mut impl Handler, buffer: &mut [u8]) -> usize {
         let mut events = 0;
         for (upstream, error) in self.failed.drain(..) {
             handler.upstream(UpstreamDatagram {
@@ -116,19 +96,16 @@ impl Upstreams {
             });
             events += 1;
         }
-        let may_stay_unread = self.ready.len() >= unread_min;
         for _ in 0..self.ready.len() {
             let Some(id) = self.ready.pop_front() else { break };
             let Some(upstream) = self.sockets.get_mut(&id) else {
                 continue;
             };
             upstream.queued = false;
-            let (count, left) = receive(upstream, may_stay_unread, id, handler, buffer);
+            let (count, drained) = receive(upstream, id, handler, buffer);
             events += count;
-            match left {
-                Left::Nothing => {}
-                Left::Unread => self.unread = true,
-                Left::Something => self.event(id),
+            if !drained {
+                self.event(id);
             }
         }
         events
@@ -143,45 +120,21 @@ fn connect(readiness: &Readiness, id: UpstreamId, to: SocketAddr, from: Option<I
         socket.bind(&SockAddr::from(SocketAddr::new(from, 0)))?;
     }
     socket.connect(&SockAddr::from(to))?;
-    readiness.add_level_triggered(&socket, Source::Upstream(id))?;
+    readiness.add(&socket, Source::Upstream(id), EventFlags::IN)?;
     Ok(socket)
 }
 
-/// What a socket still holds.
-enum Left {
-    Nothing,
-    /// Nobody has looked.
-    Unread,
-    /// There may be more than one turn takes.
-    Something,
-}
-
-/// Hands over what is there. Returns how much it was, and what is left.
-///
-/// A socket that may stay unread and has brought as many replies as queries left by it is not read once more, which would
-/// mostly be for nothing: the epoll set tells of it again if there is more.
-fn receive(
-    upstream: &mut Upstream,
-    may_stay_unread: bool,
-    id: UpstreamId,
-    handler: &mut impl Handler,
-    buffer: &mut [u8],
-) -> (usize, Left) {
+/// Hands over what is there. Returns how much it was and whether that was all.
+fn receive(upstream: &Upstream, id: UpstreamId, handler: &mut impl Handler, buffer: &mut [u8]) -> (usize, bool) {
     for count in 0..REPLIES_MAX {
         match rustix::net::recv(&upstream.socket, &mut *buffer, RecvFlags::DONTWAIT) {
-            Ok((len, _)) => {
-                handler.upstream(UpstreamDatagram {
-                    upstream: id,
-                    bytes: &buffer[..len],
-                    error: None,
-                });
-                upstream.awaited = upstream.awaited.saturating_sub(1);
-                if upstream.awaited == 0 && may_stay_unread {
-                    return (count + 1, Left::Unread);
-                }
-            }
-            Err(Errno::AGAIN) => return (count, Left::Nothing),
-            Err(Errno::INTR) => return (count, Left::Something),
+            Ok((len, _)) => handler.upstream(UpstreamDatagram {
+                upstream: id,
+                bytes: &buffer[..len],
+                error: None,
+            }),
+            Err(Errno::AGAIN) => return (count, true),
+            Err(Errno::INTR) => return (count, false),
             // Reading it cleared the error; replies may still be there.
             Err(error) => handler.upstream(UpstreamDatagram {
                 upstream: id,
@@ -190,5 +143,5 @@ fn receive(
             }),
         }
     }
-    (REPLIES_MAX, Left::Something)
+    (REPLIES_MAX, false)
 }

@@ -38,9 +38,6 @@ const ENTRIES: u32 = 64;
 /// Receives of one socket that may fail in a row before the worker gives up.
 const FAILURES_MAX: u32 = 1000;
 
-/// From so many ready sockets to other servers on it is cheaper to ask the epoll set once more than to read each to its end.
-const UNREAD_MIN: usize = 8;
-
 /// Marks the completions of the epoll set; others carry the place of their socket.
 const WATCH: u64 = u64::MAX;
 
@@ -242,10 +239,7 @@ impl Port for UringPort {
             // Datagrams never come this way.
             self.ready = self.watched.poll(Patience::None, |_| {})?;
         }
-        events += self.watched.serve(handler, UNREAD_MIN);
-        // The ring is told of what comes, not of what is still there.
-        self.ready |= self.watched.take_unread();
-        Ok(events)
+        Ok(events + self.watched.serve(handler))
     }
 
     fn apply(&mut self, effect: Effect, bytes: &[u8]) -> io::Result<()> {

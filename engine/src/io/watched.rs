@@ -99,11 +99,6 @@ impl Watched {
         Ok(more)
     }
 
-    /// Whether the epoll set may tell at once of sockets that were not read to their end.
-    pub(super) fn take_unread(&mut self) -> bool {
-        self.upstreams.take_unread()
-    }
-
     /// Whether there is something to do without the kernel.
     pub(super) fn busy(&self) -> bool {
         self.streams.busy() || self.upstreams.busy() || self.acceptors.busy()
@@ -122,8 +117,7 @@ impl Watched {
         self.streams.flush(&self.readiness);
     }
 
-    /// `unread_min`: see [`Upstreams::serve`].
-    pub(super) fn serve(&mut self, handler: &mut impl Handler, unread_min: usize) -> usize {
+    pub(super) fn serve(&mut self, handler: &mut impl Handler) -> usize {
         let Self {
             readiness,
             acceptors,
@@ -138,7 +132,7 @@ impl Watched {
             streams.accept(readiness, accepted, handler);
         });
         events += streams.serve(readiness, handler, &mut buffer[..READ_MAX]);
-        events + upstreams.serve(handler, buffer, unread_min)
+        events + upstreams.serve(handler, buffer)
     }
 
     /// Carries out an effect on anything but a UDP listener.
