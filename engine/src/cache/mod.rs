@@ -212,22 +212,10 @@ impl Cache {
         if found.is_some() || self.late.is_empty() {
             return found;
         }
-        self.look_up_again(hash, key, out, pick)
-    }
-
-    #[cold]
-    fn look_up_again(
-        &self,
-        hash: u64,
-        key: &Key<'_>,
-        out: &mut Vec<u8>,
-        pick: impl Fn(Option<&Found>, Option<&Found>) -> Option<Kind>,
-    ) -> Option<Found> {
         self.store_late();
         self.look_up(hash, key, out, pick)
     }
 
-    #[inline]
     fn look_up(
         &self,
         hash: u64,

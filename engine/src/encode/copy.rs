@@ -5,15 +5,13 @@ use arrayvec::ArrayVec;
 use nodens_wire::rdata::has_names;
 use nodens_wire::{Flags, HEADER_LEN, Query, Rclass, Rcode, Rtype, edns};
 
-use super::{Prepared, SRV_FIXED_LEN, Written};
+use super::{POINTER, Prepared, SRV_FIXED_LEN, Written};
 use crate::answer::{Answer, Bytes, Owner, Pick, Tail};
 use crate::edns::ReplyOpt;
 
 /// Type, class, TTL and the length of the data.
 const FIELDS_LEN: usize = 10;
-/// What makes an offset a pointer,
-const POINTER: u16 = 0xC000;
-/// and one to the name of the question.
+/// A pointer to the name of the question.
 const QUESTION: u16 = POINTER | HEADER_LEN as u16;
 
 /// Targets of SRV records: their place in [`Answer::made`], and a pointer to where they stand in the message.

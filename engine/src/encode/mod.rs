@@ -345,6 +345,9 @@ fn tail(out: &mut Builder<'_>, tail: Tail<'_>) -> Result<(), Full> {
     )
 }
 
+/// What makes an offset a compression pointer (RFC 1035 §4.1.4).
+const POINTER: u16 = 0xC000;
+
 /// AUTHORITY records of a zone as bytes, for any question in it.
 #[derive(Debug)]
 pub(crate) struct Template {
@@ -371,7 +374,7 @@ impl Template {
             // Into the question, or back into the template itself.
             let by = if pointer.target < self.begin { apex_at } else { behind };
             let at = usize::from(pointer.at);
-            let target = 0xC000 | (pointer.target + by as u16);
+            let target = POINTER | (pointer.target + by as u16);
             copy[at..at + 2].copy_from_slice(&target.to_be_bytes());
         }
     }

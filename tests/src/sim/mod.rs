@@ -20,3 +20,11 @@ pub use clock::VirtualClock;
 pub use fault::{Fate, Fault, Rates};
 pub use network::{Network, SimPort};
 pub use world::simulate;
+
+/// Ends a run: tells what went wrong in it, if anything did, and how to see it again.
+#[track_caller]
+fn check(wrong: Option<String>, seed: u64, steps: u64, clock: &VirtualClock) {
+    if let Some(wrong) = wrong {
+        panic!("make sim SEED={seed}\nstep {steps}, {:?}: {wrong}", clock.now());
+    }
+}

@@ -27,7 +27,7 @@ use nodens_wire::{Query, Rcode, edns};
 
 use super::asking::{address, settings};
 use super::servers::{Known, Manner};
-use super::{Network, SimPort, VirtualClock};
+use super::{Network, SimPort, VirtualClock, check};
 use crate::seed::Seeded;
 use crate::served::{config, framed, hash, map, packet};
 
@@ -216,13 +216,7 @@ pub fn simulate(seed: u64, steps: u64) -> Report {
             ));
         }
     }
-    if let Some(wrong) = wrong {
-        panic!(
-            "make sim SEED={seed}\nstep {}, {:?}: {wrong}",
-            outside.report.steps,
-            clock.now()
-        );
-    }
+    check(wrong, seed, outside.report.steps, &clock);
     outside.report
 }
 

@@ -19,7 +19,7 @@ use nodens_wire::{Query, Refusal};
 
 use super::clients::{HEAVY, Question, Talk, ZONE, random_key, value};
 use super::etcd::{Keys, Source};
-use super::{Fate, Fault, Network, Rates, SimPort, VirtualClock};
+use super::{Fate, Fault, Network, Rates, SimPort, VirtualClock, check};
 use crate::seed::Seeded;
 use crate::served::{config, etcd, hash, plan};
 
@@ -78,13 +78,7 @@ pub fn simulate(seed: u64, steps: u64) -> Report {
     if responder.poll_effect().is_some() || responder.poll_timeout().is_some() {
         wrong.get_or_insert_with(|| "the responder keeps effects or streams".to_owned());
     }
-    if let Some(wrong) = wrong {
-        panic!(
-            "make sim SEED={seed}\nstep {}, {:?}: {wrong}",
-            outside.report.steps,
-            clock.now()
-        );
-    }
+    check(wrong, seed, outside.report.steps, &clock);
     outside.report
 }
 

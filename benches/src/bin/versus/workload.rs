@@ -59,8 +59,7 @@ impl FromStr for Mix {
     type Err = NoSuchMix;
 
     fn from_str(text: &str) -> Result<Self, NoSuchMix> {
-        Self::ALL
-            .into_iter()
+        Self::all()
             .find(|mix| mix.name() == text)
             .ok_or_else(|| NoSuchMix(text.to_owned()))
     }
@@ -75,17 +74,6 @@ pub(crate) fn shape() -> Shape {
 }
 
 impl Mix {
-    const ALL: [Self; 9] = [
-        Self::A,
-        Self::Srv,
-        Self::Nx,
-        Self::ServiceA,
-        Self::ServiceAaaa,
-        Self::ServiceSrv,
-        Self::ServiceNx,
-        Self::Headless,
-        Self::Search,
-    ];
     /// About the zone.
     pub(crate) const ZONE: [Self; 3] = [Self::A, Self::Srv, Self::Nx];
     /// About the cluster.
@@ -97,6 +85,10 @@ impl Mix {
         Self::Headless,
         Self::Search,
     ];
+
+    fn all() -> impl Iterator<Item = Self> {
+        Self::ZONE.into_iter().chain(Self::CLUSTER)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -261,7 +253,7 @@ impl Workload {
         let workload = Self {
             folder: folder.to_owned(),
         };
-        for mix in Mix::ALL {
+        for mix in Mix::all() {
             let mut seeded = Seeded::new(u64::from(mix.rtype()));
             let mut lines = String::new();
             for _ in 0..QUERIES {
