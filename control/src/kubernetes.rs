@@ -27,8 +27,12 @@ pub struct ClusterSource {
     pub id: ZoneId,
     /// What the source is told.
     pub settings: kubernetes::Settings,
-    /// How it is served.
-    pub terms: Terms,
+    /// The zones that show it, those of `k8s_external` last.
+    pub zones: Vec<Apex>,
+    /// Who may have them whole.
+    pub secondaries: Secondaries,
+    /// The names of pods are told as metadata.
+    pub keeps_pod_names: bool,
     /// How long a new configuration waits for it to be read.
     pub patience: Duration,
     /// Where the API server is said.
@@ -37,29 +41,7 @@ pub struct ClusterSource {
     pub files: Vec<PathSetting>,
 }
 
-/// How a cluster is served. It may change meanwhile, but for the names of its zones.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// What its zones show.
-    pub showing: Showing,
-    /// Who may have them whole.
-    pub secondaries: Secondaries,
-    /// The names of pods are told as metadata.
-    pub keeps_pod_names: bool,
-}
-
-/// What the zones of a cluster show of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Showing {
-    /// The zones, those of `k8s_external` last.
-    pub zones: Vec<Apex>,
-    /// What the stanza says.
-    pub view: Arc<View>,
-    /// What `k8s_external` says.
-    pub external: Option<Arc<ExternalView>>,
-}
-
-/// Who may have the zones of a cluster whole.
+/// Who may have the zones of a cluster whole. It may change while they are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secondaries {
     /// There are some.

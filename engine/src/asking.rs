@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use nodens_wire::{Message, Query};
+use nodens_wire::{Flags, Query};
 
 use crate::answer::Answer;
 use crate::cache::flight::{Claim, News};
@@ -22,7 +22,7 @@ use crate::waiting::{Ask, Asker, Merge, Mode, Said, Ticket, Told, Waiting};
 impl Responder {
     /// A query that has just come waits for another server.
     #[cold]
-    pub(crate) fn wait(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, ask: Box<Ask>) {
+    pub(crate) fn wait(&mut self, now: &Now<'_>, asking: &Asking<'_, '_>, ask: Arc<Ask>) {
         let waiting = Self::waiting(asking, Mode::Asked, ask);
         if let Some(state) = waiting.asker.stream.and_then(|stream| self.streams.get_mut(stream)) {
             state.asking += 1;
@@ -44,7 +44,7 @@ impl Responder {
         }
     }
 
-    fn waiting(asking: &Asking<'_, '_>, mode: Mode, ask: Box<Ask>) -> Box<Waiting> {
+    fn waiting(asking: &Asking<'_, '_>, mode: Mode, ask: Arc<Ask>) -> Box<Waiting> {
         Box::new(Waiting {
             message: asking.query.packet().into(),
             asker: Asker::of(&asking.origin),
@@ -68,7 +68,9 @@ impl Responder {
             } else {
                 break;
             };
-            waiting.told.push(&waiting.ask, Said::Failed(Arc::new(failed)));
+            waiting
+                .told
+                .push(Arc::clone(&waiting.ask), Said::Failed(Arc::new(failed)));
             match self.answer_again(now, &waiting) {
                 None => return,
                 Some(ask) => waiting.ask = ask,
@@ -188,8 +190,14 @@ impl Responder {
             let Some(mut waiting) = self.waiting.leave(Ticket(ticket)) else {
                 continue;
             };
-            let said = self.said(result);
-            waiting.told.push(&waiting.ask, said.clone());
+            let said = match result {
+                Ok(forward::Reply { bytes, from }) => Said::Reply {
+                    bytes,
+                    from: Some(from),
+                },
+                Err(failed) => Said::Failed(Arc::new(failed)),
+            };
+            waiting.told.push(Arc::clone(&waiting.ask), said.clone());
             let token = waiting.token.take();
             self.walk_on(now, waiting);
             if let Some(token) = token {
@@ -213,11 +221,11 @@ impl Responder {
             match landed.news {
                 News::Reply(bytes) => {
                     let said = Said::Reply { bytes, from: None };
-                    waiting.told.push(&waiting.ask, said);
+                    waiting.told.push(Arc::clone(&waiting.ask), said);
                     self.walk_on(now, waiting);
                 }
                 News::Ask => {
-                    waiting.ask.merge = None;
+                    Arc::make_mut(&mut waiting.ask).merge = None;
                     self.ask_for(now, waiting);
                 }
                 News::Again => self.ask_for(now, waiting),
@@ -262,36 +270,15 @@ impl Responder {
             waiting.token = None;
             waiting
                 .told
-                .push(&waiting.ask, Said::Failed(Arc::new(Failed::Cancelled)));
+                .push(Arc::clone(&waiting.ask), Said::Failed(Arc::new(Failed::Cancelled)));
             self.walk_on(now, waiting);
         }
-    }
-
-    fn said(&mut self, result: Result<forward::Reply, Failed>) -> Said {
-        let reply = match result {
-            Ok(reply) => reply,
-            Err(failed) => return Said::Failed(Arc::new(failed)),
-        };
-        let mut kept = std::mem::take(&mut self.work.kept);
-        kept.clear();
-        let read =
-            Message::parse(&reply.message).and_then(|message| reply::keep(&message, &mut self.work.rdata, &mut kept));
-        let said = match read {
-            Ok(()) => Said::Reply {
-                bytes: kept[..].into(),
-                from: Some(reply.from),
-            },
-            // The forwarder has read it to its end, so there is no such reply.
-            Err(_) => Said::Failed(Arc::new(Failed::Crowded)),
-        };
-        self.work.kept = kept;
-        said
     }
 
     /// A query that knows more walks through its plan again, and asks what it wants to know now.
     fn walk_on(&mut self, now: &Now<'_>, mut waiting: Box<Waiting>) {
         if let Some(ask) = self.answer_again(now, &waiting) {
-            if *ask != *waiting.ask {
+            if ask != waiting.ask {
                 waiting.is_looked_up = false;
             }
             waiting.ask = ask;
@@ -299,7 +286,7 @@ impl Responder {
         }
     }
 
-    fn answer_again(&mut self, now: &Now<'_>, waiting: &Waiting) -> Option<Box<Ask>> {
+    fn answer_again(&mut self, now: &Now<'_>, waiting: &Waiting) -> Option<Arc<Ask>> {
         let Waiting {
             message,
             asker,
@@ -318,7 +305,7 @@ impl Responder {
         asker: &Asker,
         told: &Told,
         since: Instant,
-    ) -> Option<Box<Ask>> {
+    ) -> Option<Arc<Ask>> {
         let is_awaited = told.mode != Mode::Refresh;
         if let Some(stream) = asker.stream.filter(|_| is_awaited) {
             // Its client may be gone.
@@ -368,7 +355,7 @@ fn news(said: &Said) -> News {
         Said::Reply { bytes, .. } => News::Reply(Arc::clone(bytes)),
         Said::Failed(failed) => {
             let mut kept = Vec::new();
-            reply::keep_failure(failed.rcode(), &mut kept);
+            reply::keep_bare(failed.rcode(), Flags(0), &mut kept);
             News::Reply(kept.into())
         }
     }

@@ -8,12 +8,10 @@
 //! No name is compressed; an owner of no bytes is the name that was asked for, in whatever letter case it comes back. The
 //! OPT is left out: each hop has its own (RFC 6891 §6.2.1), and of the upstream's options only its error is passed on.
 
-use nodens_wire::{Flags, Message, ParseError, Rcode, Rtype, Section, edns, rdata};
+use nodens_wire::{Flags, HEADER_LEN, Message, ParseError, Rcode, Rtype, Section, edns, rdata};
 
 use crate::answer::{Answer, Bytes, Owner, Pick};
 
-/// Longest rdata of one record.
-const RDATA_MAX: usize = 65_535;
 /// Longest extended error that is passed on, in bytes: its code and a line of text.
 const ERROR_MAX: usize = 256;
 /// Bytes in front of the extended error.
@@ -44,13 +42,14 @@ pub struct ReplyRecord<'a> {
     at: usize,
 }
 
-/// Appends the kept form of `message`, which answers a question for this name, to `out`.
+/// Appends the kept form of `message`, which answers a question for this name, to `out`; `room` holds what of it is
+/// unpacked, up to [`MESSAGE_LEN_MAX`](nodens_wire::MESSAGE_LEN_MAX) bytes. Returns whether it has an OPT.
 ///
 /// Records of another class than the question's are left out.
 ///
 /// # Errors
-/// It cannot be read up to its end, or is longer than what is kept: `out` is as it was before.
-pub fn keep(message: &Message<'_>, room: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), ParseError> {
+/// It cannot be read up to its end: `out` is as it was before.
+pub fn keep(message: &Message<'_>, room: &mut [u8], out: &mut Vec<u8>) -> Result<bool, ParseError> {
     let begin = out.len();
     let kept = append(message, room, out);
     if kept.is_err() {
@@ -59,21 +58,25 @@ pub fn keep(message: &Message<'_>, room: &mut Vec<u8>, out: &mut Vec<u8>) -> Res
     kept
 }
 
-fn append(message: &Message<'_>, room: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), ParseError> {
-    room.resize(RDATA_MAX, 0);
+fn append(message: &Message<'_>, room: &mut [u8], out: &mut Vec<u8>) -> Result<bool, ParseError> {
     let begin = out.len();
     let asked = message.question;
-    let opt = message.opt();
     let flags = message.header.flags();
-    let extended = opt.as_ref().map_or(0, |opt| u16::from(opt.ext_rcode));
-    let rcode = Rcode(extended << 4 | flags.rcode().0);
-    let error = opt.as_ref().and_then(|opt| opt.option(edns::EDE)).unwrap_or_default();
-    let error = &error[..error.len().min(ERROR_MAX)];
+    let mut rcode = flags.rcode();
+    let mut has_opt = false;
+    let mut error = &[][..];
     let mut counts = [0_u16; 3];
-    head(rcode, flags, error, out);
+    head(rcode, flags, out);
     for record in message.records() {
         let record = record?;
-        if record.rtype == Rtype::OPT || asked.is_some_and(|asked| asked.rclass != record.rclass) {
+        if record.rtype == Rtype::OPT {
+            if record.section == Section::Additional {
+                has_opt = true;
+                // The upper bits of the rcode are the first of the OPT's TTL.
+                let [extended, ..] = record.ttl.to_be_bytes();
+                rcode = Rcode(u16::from(extended) << 4 | flags.rcode().0);
+                error = record.opt().and_then(|opt| opt.option(edns::EDE)).unwrap_or_default();
+            }
             continue;
         }
         let rdata = rdata::unpack(
@@ -83,35 +86,43 @@ fn append(message: &Message<'_>, room: &mut Vec<u8>, out: &mut Vec<u8>) -> Resul
             record.rdata.len(),
             room,
         )?;
-        let owner = record.owner.to_buf();
-        let is_asked = asked.is_some_and(|asked| asked.name == owner.as_name());
-        put(
-            (!is_asked).then(|| owner.as_bytes()),
-            record.rtype,
-            record.ttl,
-            rdata,
-            out,
-        );
+        if asked.is_some_and(|asked| asked.rclass != record.rclass) {
+            continue;
+        }
+        // Nearly all point to the question.
+        let is_asked = asked.is_some_and(|asked| record.owner.is_pointer_to(HEADER_LEN) || record.owner == asked.name);
+        match record.owner.as_name() {
+            _ if is_asked => put(&[], record.rtype, record.ttl, rdata, out),
+            Some(owner) => put(owner.as_bytes(), record.rtype, record.ttl, rdata, out),
+            None => put(record.owner.to_buf().as_bytes(), record.rtype, record.ttl, rdata, out),
+        }
         counts[record.section as usize] += 1;
     }
+    out[begin..begin + 2].copy_from_slice(&rcode.0.to_be_bytes());
     for (place, count) in out[begin + 4..].chunks_exact_mut(2).zip(counts) {
         place.copy_from_slice(&count.to_be_bytes());
     }
-    Ok(())
+    if !error.is_empty() {
+        // It was read behind the records, and stands in front of them.
+        let error = &error[..error.len().min(ERROR_MAX)];
+        out[begin + HEAD_LEN - 2..begin + HEAD_LEN].copy_from_slice(&(error.len() as u16).to_be_bytes());
+        out.splice(begin + HEAD_LEN..begin + HEAD_LEN, error.iter().copied());
+    }
+    Ok(has_opt)
 }
 
 /// Appends the kept form of what the answer to a question holds to `out`: what the steps behind the cache made of a reply. Its
 /// extended error is not kept.
 pub(crate) fn keep_answer(answer: &Answer<'_>, flags: Flags, out: &mut Vec<u8>) {
     let start = out.len();
-    head(answer.rcode, flags, &[], out);
+    head(answer.rcode, flags, out);
     let sections = answer.sections.iter().zip(answer.begins());
     for ((section, begin), place) in sections.zip([4, 6, 8]) {
         let section = &section[begin..];
         for pick in section {
             let owner = match pick.owner {
-                Owner::Question => None,
-                Owner::Name(name) => Some(answer.bytes(name)),
+                Owner::Question => &[],
+                Owner::Name(name) => answer.bytes(name),
             };
             put(owner, pick.rtype, pick.ttl, answer.bytes(pick.rdata), out);
         }
@@ -121,26 +132,28 @@ pub(crate) fn keep_answer(answer: &Answer<'_>, flags: Flags, out: &mut Vec<u8>) 
     }
 }
 
-/// Appends the kept form of a reply that says nothing but how it went.
-pub(crate) fn keep_failure(rcode: Rcode, out: &mut Vec<u8>) {
-    head(rcode, Flags(0), &[], out);
+/// Appends the kept form of a reply that has no records.
+pub(crate) fn keep_bare(rcode: Rcode, flags: Flags, out: &mut Vec<u8>) {
+    head(rcode, flags, out);
 }
 
-fn head(rcode: Rcode, flags: Flags, error: &[u8], out: &mut Vec<u8>) {
+/// Up to the extended error, of which there is none.
+fn head(rcode: Rcode, flags: Flags, out: &mut Vec<u8>) {
     out.extend_from_slice(&rcode.0.to_be_bytes());
     out.extend_from_slice(&flags.0.to_be_bytes());
-    out.extend_from_slice(&[0; 6]);
-    out.extend_from_slice(&(error.len() as u16).to_be_bytes());
-    out.extend_from_slice(error);
+    out.extend_from_slice(&[0; HEAD_LEN - 4]);
 }
 
-fn put(owner: Option<&[u8]>, rtype: Rtype, ttl: u32, rdata: &[u8], out: &mut Vec<u8>) {
-    let owner = owner.unwrap_or_default();
+fn put(owner: &[u8], rtype: Rtype, ttl: u32, rdata: &[u8], out: &mut Vec<u8>) {
+    let (rtype, ttl, len) = (
+        rtype.0.to_be_bytes(),
+        ttl.to_be_bytes(),
+        (rdata.len() as u16).to_be_bytes(),
+    );
+    out.reserve(owner.len() + RECORD_LEN + rdata.len());
     out.push(owner.len() as u8);
     out.extend_from_slice(owner);
-    out.extend_from_slice(&rtype.0.to_be_bytes());
-    out.extend_from_slice(&ttl.to_be_bytes());
-    out.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    out.extend_from_slice(&[rtype[0], rtype[1], ttl[0], ttl[1], ttl[2], ttl[3], len[0], len[1]]);
     out.extend_from_slice(rdata);
 }
 
@@ -172,6 +185,12 @@ impl<'a> Reply<'a> {
     #[must_use]
     pub fn flags(self) -> Flags {
         Flags(self.word(2))
+    }
+
+    /// Whether the name is there without such a record.
+    #[must_use]
+    pub fn is_nodata(self) -> bool {
+        self.rcode() == Rcode::NOERROR && self.count(Section::Answer) == 0 && !self.flags().tc()
     }
 
     /// Records of a section.
@@ -289,7 +308,8 @@ mod tests {
 
     fn kept(message: &[u8]) -> Result<Vec<u8>, ParseError> {
         let mut out = Vec::new();
-        keep(&Message::parse(message)?, &mut Vec::new(), &mut out)?;
+        let has_opt = keep(&Message::parse(message)?, &mut [0; 512], &mut out)?;
+        assert!(has_opt);
         Ok(out)
     }
 

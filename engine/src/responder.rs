@@ -290,7 +290,7 @@ impl Responder {
         asking: &Asking<'_, 'z>,
         room: &mut [u8],
         answer: &mut Answer<'z>,
-    ) -> Result<usize, Box<Ask>> {
+    ) -> Result<usize, Arc<Ask>> {
         let written = catch_unwind(AssertUnwindSafe(|| self.answer_into(now, asking, room, answer)));
         let written = written.unwrap_or_else(|panic| {
             if asking.listener.is_some_and(|listener| listener.debug) {
@@ -338,7 +338,7 @@ impl Responder {
         asking: &Asking<'_, 'z>,
         room: &mut [u8],
         answer: &mut Answer<'z>,
-    ) -> Result<Written, Box<Ask>> {
+    ) -> Result<Written, Arc<Ask>> {
         let mut may_copy = true;
         loop {
             let written = self.attempt(now, asking, may_copy, room, answer)?;
@@ -358,7 +358,7 @@ impl Responder {
         may_copy: bool,
         room: &mut [u8],
         answer: &mut Answer<'z>,
-    ) -> Result<Written, Box<Ask>> {
+    ) -> Result<Written, Arc<Ask>> {
         answer.reset();
         self.decide(now, asking, may_copy, answer)?;
         if answer.extras.is_dropped {
@@ -378,7 +378,7 @@ impl Responder {
         asking: &Asking<'_, 'z>,
         may_copy: bool,
         answer: &mut Answer<'z>,
-    ) -> Result<(), Box<Ask>> {
+    ) -> Result<(), Arc<Ask>> {
         let query = &asking.query;
         let Some(listener) = asking.listener else {
             answer.rcode = Rcode::REFUSED;

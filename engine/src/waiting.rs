@@ -10,7 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use nodens_wire::{Flags, NameBuf, Rclass, Rtype};
+use nodens_wire::{Flags, Name, NameBuf, Rclass, Rtype};
+use smallvec::SmallVec;
 
 use crate::cache::Key;
 use crate::cache::flight::Token;
@@ -70,12 +71,44 @@ impl Ask {
     }
 }
 
-impl PartialEq for Ask {
+/// What makes two of them equal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matter<'a> {
+    pub(crate) stanza: &'a Arc<Stanza>,
+    pub(crate) name: Name<'a>,
+    pub(crate) rtype: Rtype,
+    pub(crate) rclass: Rclass,
+    pub(crate) flags: Flags,
+    pub(crate) dnssec_ok: bool,
+    pub(crate) options: &'a [u8],
+}
+
+impl Ask {
+    fn matter(&self) -> Matter<'_> {
+        Matter {
+            stanza: &self.stanza,
+            name: self.name.as_name(),
+            rtype: self.rtype,
+            rclass: self.rclass,
+            flags: self.flags,
+            dnssec_ok: self.dnssec_ok,
+            options: &self.options,
+        }
+    }
+}
+
+impl PartialEq for Matter<'_> {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.stanza, &other.stanza)
+        Arc::ptr_eq(self.stanza, other.stanza)
             && (self.rtype, self.rclass, self.flags, self.dnssec_ok)
                 == (other.rtype, other.rclass, other.flags, other.dnssec_ok)
-            && (&self.name, &self.options) == (&other.name, &other.options)
+            && (self.name, self.options) == (other.name, other.options)
+    }
+}
+
+impl PartialEq for Ask {
+    fn eq(&self, other: &Self) -> bool {
+        self.matter() == other.matter()
     }
 }
 
@@ -107,7 +140,8 @@ pub(crate) enum Mode {
 /// What a query was told, in the order in which it asked.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    said: Vec<(Ask, Said)>,
+    /// Nearly all ask one thing.
+    said: SmallVec<[(Arc<Ask>, Said); 1]>,
     pub(crate) mode: Mode,
     /// The query has gone through its plan before, whatever it was told since.
     has_walked: bool,
@@ -115,7 +149,7 @@ pub(crate) struct Told {
 
 /// For a query that has not waited.
 pub(crate) static NOTHING: Told = Told {
-    said: Vec::new(),
+    said: SmallVec::new_const(),
     mode: Mode::Asked,
     has_walked: false,
 };
@@ -124,7 +158,7 @@ impl Told {
     /// Nothing yet.
     pub(crate) fn new(mode: Mode) -> Self {
         Self {
-            said: Vec::new(),
+            said: SmallVec::new(),
             mode,
             has_walked: false,
         }
@@ -149,14 +183,13 @@ impl Told {
         self.said.len() >= TOLD_MAX
     }
 
-    pub(crate) fn of(&self, ask: &Ask) -> Option<&Said> {
-        self.said.iter().find(|(asked, _)| asked == ask).map(|(_, said)| said)
+    pub(crate) fn of(&self, matter: &Matter<'_>) -> Option<&Said> {
+        let found = self.said.iter().find(|(asked, _)| asked.matter() == *matter);
+        found.map(|(_, said)| said)
     }
 
-    pub(crate) fn push(&mut self, ask: &Ask, said: Said) {
-        // Nearly all ask one thing, and each is as large as a short message.
-        self.said.reserve_exact(1);
-        self.said.push((ask.clone(), said));
+    pub(crate) fn push(&mut self, ask: Arc<Ask>, said: Said) {
+        self.said.push((ask, said));
     }
 }
 
@@ -216,17 +249,20 @@ impl Asker {
     }
 }
 
+/// Bytes of most queries, and more.
+const MESSAGE_FEW: usize = 96;
+
 /// A query that waits.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     /// As it came.
-    pub(crate) message: Box<[u8]>,
+    pub(crate) message: SmallVec<[u8; MESSAGE_FEW]>,
     pub(crate) asker: Asker,
     /// When it came.
     pub(crate) since: Instant,
     pub(crate) told: Told,
     /// What it waits for.
-    pub(crate) ask: Box<Ask>,
+    pub(crate) ask: Arc<Ask>,
     /// Others wait for the same.
     pub(crate) token: Option<Token>,
     /// It was looked up once more when it was the first to ask.

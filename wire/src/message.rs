@@ -77,7 +77,7 @@ impl<'p> Message<'p> {
         for record in self.records() {
             let record = record.ok()?;
             if record.section == Section::Additional && record.rtype == Rtype::OPT {
-                opt = Opt::parse(record.rclass.0, record.ttl, record.rdata, record.rdata_at).ok();
+                opt = record.opt();
             }
         }
         opt
@@ -101,6 +101,13 @@ pub struct Record<'p> {
     pub rdata: &'p [u8],
     /// Where the data start in the message; the TTL starts six bytes before.
     pub rdata_at: usize,
+}
+
+impl<'p> Record<'p> {
+    /// What an OPT says (RFC 6891 §6.1.3); none where its options do not parse.
+    pub fn opt(&self) -> Option<Opt<'p>> {
+        Opt::parse(self.rclass.0, self.ttl, self.rdata, self.rdata_at).ok()
+    }
 }
 
 /// The records of a message.

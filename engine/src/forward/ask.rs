@@ -14,11 +14,12 @@ use rand::RngExt as _;
 use super::forwarder::Forwarder;
 use super::outgoing::Framed;
 use super::probe::{self, Probe};
-use super::reply::{self, Reading, Reply, Whole};
-use super::stanza::InFlight;
+use super::reply::{self, Reading, Reply};
+use super::stanza::{InFlight, Order};
 use super::table::Key;
 use super::upstream::{Proto, Transport};
 use super::{BUDGET, Canary, Checking, Failed, Failure, Stanza, Upstream};
+use crate::reply::Reply as Kept;
 use crate::time::Instant;
 
 pub(super) type TaskKey = Key;
@@ -80,7 +81,7 @@ pub(super) struct Ask {
     /// It is to be told where it goes.
     canary: Option<Arc<Canary>>,
     /// The upstreams, and how many of them had their turn in this pass.
-    order: Vec<u16>,
+    order: Order,
     at: usize,
     /// Whom the exchange is with.
     upstream: u16,
@@ -101,7 +102,7 @@ impl Ask {
         hold: InFlight,
         started: Instant,
         is_stream: bool,
-        order: Vec<u16>,
+        order: Order,
         canary: Option<&Arc<Canary>>,
     ) -> Self {
         Self {
@@ -324,34 +325,12 @@ impl Forwarder {
             Purpose::Probe(_) => return self.probe_heard(now, task, bytes),
             Purpose::Ask(ask) => ask,
         };
-        let question_len = framed.question().len();
-        let (message, whole) = match reply::read(bytes, framed.question(), &mut self.room) {
+        match reply::read(bytes, framed.question(), &mut self.room, &mut self.kept) {
             Reading::Foreign => return false,
-            Reading::WithoutEdns if framed.has_opt() => {
-                self.ask_without_opt(now, task);
-                return true;
-            }
-            Reading::WithoutEdns => {
-                let message = reply::with_question(bytes, framed.question());
-                let whole = Whole::empty(&message);
-                (message, whole)
-            }
-            Reading::Whole(whole) if whole.is_edns_unknown && framed.has_opt() => {
-                self.ask_without_opt(now, task);
-                return true;
-            }
-            Reading::Whole(whole) => (bytes[..whole.len].to_vec(), whole),
-            Reading::Broken if ask.proto() == Proto::Udp => {
-                let message = reply::emptied(bytes, question_len);
-                let whole = Whole::empty(&message);
-                (message, whole)
-            }
-            Reading::Broken => {
-                self.fail(now, task, Failure::Undecodable);
-                return true;
-            }
-        };
-        self.succeed(now, task, message, &whole);
+            Reading::Whole { is_edns_unknown: true } if framed.has_opt() => self.ask_without_opt(now, task),
+            Reading::Broken if ask.proto() != Proto::Udp => self.fail(now, task, Failure::Undecodable),
+            Reading::Broken | Reading::Whole { .. } => self.succeed(now, task),
+        }
         true
     }
 
@@ -364,27 +343,29 @@ impl Forwarder {
         self.exchange(now, task);
     }
 
-    fn succeed(&mut self, now: Instant, task: TaskKey, message: Vec<u8>, whole: &Whole) {
+    /// What the upstream said is in `kept`.
+    fn succeed(&mut self, now: Instant, task: TaskKey) {
         let Some(exchange) = self.detach(task, Ended::Heard) else {
             return;
         };
-        let Some(ask) = self.ask_mut(task) else { return };
-        let upstream = Arc::clone(ask.upstream());
-        upstream.health.heard();
-        upstream.measures.count_reply(whole.rcode, now.since(exchange.sent));
-        let reply = Reply {
-            message,
-            rcode: whole.rcode,
-            is_nodata: whole.is_nodata && !whole.is_truncated,
-            from: upstream.address(),
+        let (rcode, is_truncated) = {
+            let reply = Kept::new(&self.kept);
+            (reply.rcode(), reply.flags().tc())
         };
+        let bytes = self.kept[..].into();
+        let Some(ask) = self.ask_mut(task) else { return };
+        let upstream = ask.upstream();
+        upstream.health.heard();
+        upstream.measures.count_reply(rcode, now.since(exchange.sent));
+        let from = upstream.address();
+        let reply = Reply { bytes, from };
         let settings = ask.stanza().settings();
-        if whole.is_truncated && settings.prefer_udp && ask.proto() == Proto::Udp {
+        if is_truncated && settings.prefer_udp && ask.proto() == Proto::Udp {
             ask.is_stream = true;
             ask.kept = Some(reply);
             return self.exchange(now, task);
         }
-        if settings.failover.contains(&reply.rcode) && ask.failovers + 1 < ask.order.len() && !ask.is_last {
+        if settings.failover.contains(&rcode) && ask.failovers + 1 < ask.order.len() && !ask.is_last {
             ask.failovers += 1;
             ask.kept = Some(reply);
             return self.advance(now, task);

@@ -55,8 +55,9 @@ pub struct Forwarder {
     housekeeping: Option<Instant>,
     pub(super) effects: Effects,
     pub(super) done: VecDeque<(u64, Result<Reply, Failed>)>,
-    /// Room for what of a reply is unpacked.
+    /// Room for what of a reply is unpacked, and its kept form.
     pub(super) room: Box<[u8]>,
+    pub(super) kept: Vec<u8>,
 }
 
 /// What is held at the moment.
@@ -92,6 +93,7 @@ impl Forwarder {
             effects: Effects::default(),
             done: VecDeque::new(),
             room: vec![0; MESSAGE_LEN_MAX].into(),
+            kept: Vec::new(),
         }
     }
 

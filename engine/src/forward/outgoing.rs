@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use nodens_wire::{Flags, HEADER_LEN, Name, Rclass, Rtype, edns};
 
+use smallvec::SmallVec;
+
 use super::Canary;
 
 /// What is asked of an upstream. Each hop has an OPT of its own, so nothing of the client's goes in unseen.
@@ -32,26 +34,42 @@ pub struct Outgoing<'a> {
 /// Bytes of the length in front of a message on a stream.
 pub(super) const FRAME_LEN: usize = 2;
 
+/// Bytes of most questions, and more.
+const BYTES_FEW: usize = 96;
+
 /// A message with its length in front, as a stream takes it; a datagram goes without.
 #[derive(Debug)]
 pub(super) struct Framed {
-    bytes: Vec<u8>,
+    bytes: SmallVec<[u8; BYTES_FEW]>,
     question_len: usize,
 }
 
 impl Framed {
     /// The message with id 0.
     pub(super) fn new(question: &Outgoing<'_>) -> Self {
+        let options = &question.options[..question.options.len().min(OPTIONS_LEN_MAX)];
         let mut framed = Self::without_opt(question.name, question.rtype, question.rclass, question.flags);
         let bytes = &mut framed.bytes;
         // One additional record.
         bytes[FRAME_LEN + HEADER_LEN - 1] = 1;
-        bytes.push(0);
-        bytes.extend_from_slice(&Rtype::OPT.0.to_be_bytes());
-        bytes.extend_from_slice(&question.udp_size.to_be_bytes());
-        bytes.extend_from_slice(&[0, edns::VERSION, u8::from(question.dnssec_ok) << 7, 0]);
-        let options = &question.options[..question.options.len().min(OPTIONS_LEN_MAX)];
-        bytes.extend_from_slice(&(options.len() as u16).to_be_bytes());
+        let rtype = Rtype::OPT.0.to_be_bytes();
+        let size = question.udp_size.to_be_bytes();
+        let dnssec_ok = u8::from(question.dnssec_ok) << 7;
+        let len = (options.len() as u16).to_be_bytes();
+        let opt: [u8; edns::OPT_LEN] = [
+            0,
+            rtype[0],
+            rtype[1],
+            size[0],
+            size[1],
+            0,
+            edns::VERSION,
+            dnssec_ok,
+            0,
+            len[0],
+            len[1],
+        ];
+        bytes.extend_from_slice(&opt);
         bytes.extend_from_slice(options);
         framed.measure();
         framed
@@ -71,13 +89,13 @@ impl Framed {
             .with_cd(flags.cd())
             .with_ad(flags.ad())
             .with_z(flags.z());
-        let mut bytes = Vec::with_capacity(FRAME_LEN + HEADER_LEN + name.len() + 4 + edns::OPT_LEN);
-        bytes.extend_from_slice(&[0; FRAME_LEN + 2]);
-        bytes.extend_from_slice(&flags.0.to_be_bytes());
-        bytes.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+        let [flags_high, flags_low] = flags.0.to_be_bytes();
+        let header: [u8; FRAME_LEN + HEADER_LEN] = [0, 0, 0, 0, flags_high, flags_low, 0, 1, 0, 0, 0, 0, 0, 0];
+        let (rtype, rclass) = (rtype.0.to_be_bytes(), rclass.0.to_be_bytes());
+        let mut bytes = SmallVec::with_capacity(header.len() + name.len() + 4 + edns::OPT_LEN);
+        bytes.extend_from_slice(&header);
         bytes.extend_from_slice(name.as_bytes());
-        bytes.extend_from_slice(&rtype.0.to_be_bytes());
-        bytes.extend_from_slice(&rclass.0.to_be_bytes());
+        bytes.extend_from_slice(&[rtype[0], rtype[1], rclass[0], rclass[1]]);
         Self {
             bytes,
             question_len: name.len() + 4,

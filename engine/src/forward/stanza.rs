@@ -8,6 +8,7 @@ use std::time::Duration;
 use nodens_wire::{Name, NameBuf, Rcode};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom as _;
+use smallvec::SmallVec;
 
 use super::Upstream;
 
@@ -123,6 +124,9 @@ impl Settings {
     }
 }
 
+/// Upstreams by their numbers; most stanzas have few.
+pub(super) type Order = SmallVec<[u16; 8]>;
+
 /// A stanza, with what all workers have to know of each other.
 #[derive(Debug)]
 pub struct Stanza {
@@ -171,9 +175,9 @@ impl Stanza {
     }
 
     /// The upstreams in the order of the policy, without those that were taken out.
-    pub(super) fn order(&self, random: &mut ChaCha8Rng) -> Vec<u16> {
+    pub(super) fn order(&self, random: &mut ChaCha8Rng) -> Order {
         let numbered = (0..).zip(&self.settings.upstreams);
-        let mut order: Vec<u16> = numbered
+        let mut order: Order = numbered
             .filter_map(|(at, upstream)| (!upstream.is_out()).then_some(at))
             .collect();
         if order.len() < 2 {

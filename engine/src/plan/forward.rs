@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use nodens_wire::{Rcode, Section};
-
 use super::{Flow, Plan, StepName, Visit, cache};
 use crate::answer::Answer;
 use crate::forward::Stanza;
 use crate::reply::Reply;
-use crate::waiting::{Ask, Said};
+use crate::waiting::Said;
 
 /// The stanzas of `forward` in a block in file order, or those of `proxy`.
 #[derive(Debug)]
@@ -39,11 +37,7 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
         if cache::look_up(0, visit, answer) == Flow::Kept {
             return Flow::Kept;
         }
-        let ask = Ask {
-            canary: visit.canary.cloned(),
-            ..visit.asks(stanza, plan)
-        };
-        let Some(said) = visit.ask(ask) else {
+        let Some(said) = visit.ask(stanza, plan, visit.options, visit.canary) else {
             return Flow::Waits;
         };
         answer.by = Some(forward.name());
@@ -54,9 +48,10 @@ pub(super) fn enter<'z>(forward: &'z Forward, plan: &Plan, visit: &mut Visit<'_,
             }
             Said::Reply { bytes, from } => {
                 let reply = Reply::new(bytes);
-                let is_nodata =
-                    reply.rcode() == Rcode::NOERROR && reply.count(Section::Answer) == 0 && !reply.flags().tc();
-                if !forward.is_proxy && stanzas.peek().is_some() && stanza.goes_on_after(reply.rcode(), is_nodata) {
+                if !forward.is_proxy
+                    && stanzas.peek().is_some()
+                    && stanza.goes_on_after(reply.rcode(), reply.is_nodata())
+                {
                     answer.by = None;
                     continue;
                 }

@@ -6,7 +6,7 @@ use super::{Flow, Plan, Source, StepName, Visit, cache};
 use crate::answer::{Answer, Reason};
 use crate::reply::Reply;
 use crate::services::Servers;
-use crate::waiting::{Ask, Said};
+use crate::waiting::Said;
 use crate::zone::Zone;
 
 /// What a question carries that was sent on by a stub zone; a second one sends it back.
@@ -41,11 +41,8 @@ pub(super) fn enter<'z>(servers: &Servers, plan: &Plan, visit: &mut Visit<'_, 'z
     if cache::look_up(servers.number, visit, answer) == Flow::Kept {
         return Flow::Kept;
     }
-    let ask = Ask {
-        options: [visit.options, &MARKER].concat().into(),
-        ..visit.asks(&servers.stanza, plan)
-    };
-    let Some(said) = visit.ask(ask) else {
+    let options = [visit.options, &MARKER].concat();
+    let Some(said) = visit.ask(&servers.stanza, plan, &options, None) else {
         return Flow::Waits;
     };
     answer.by = Some(StepName::Etcd);

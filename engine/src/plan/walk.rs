@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
-use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, Rtype, label};
+use nodens_wire::{Name, NameBuf, Opcode, Query, Rclass, Rcode, label};
 use rand::rngs::ChaCha8Rng;
 
 use super::{
@@ -25,7 +25,7 @@ use crate::services::{Entry, ServiceTree};
 use crate::snapshot::{Config, Data, Listener, ZoneId};
 use crate::stats::{Series, WorkerStats};
 use crate::time::Clock;
-use crate::waiting::{Ask, Merge, Said, Told};
+use crate::waiting::{Ask, Matter, Merge, Said, Told};
 use crate::zone::trie::NameHash;
 use crate::zone::{Node, RecordZone};
 
@@ -46,24 +46,6 @@ pub(crate) struct Client<'a> {
 impl Client<'_> {
     pub(crate) fn opcode(&self) -> Opcode {
         self.query.flags.opcode()
-    }
-
-    /// What a stanza is asked for this client's sake, alone: not merged with others, not kept.
-    fn asks(&self, stanza: &Arc<Stanza>, name: NameBuf, rtype: Rtype, rclass: Rclass) -> Ask {
-        Ask {
-            stanza: Arc::clone(stanza),
-            name,
-            rtype,
-            rclass,
-            flags: self.query.flags,
-            dnssec_ok: self.dnssec_ok(),
-            udp_size: edns::offered(self.query).max(edns::UDP_SIZE),
-            options: Box::default(),
-            merge: None,
-            patience: None,
-            cancel: None,
-            canary: None,
-        }
     }
 
     pub(crate) fn address(&self) -> IpAddr {
@@ -110,7 +92,7 @@ pub(crate) struct Visit<'a, 'z> {
     /// Records may change places on the way up.
     pub(crate) shuffles: bool,
     /// What is to be asked of another server before it can go on.
-    wants: &'a mut Option<Box<Ask>>,
+    wants: &'a mut Option<Arc<Ask>>,
     /// The cache that the question has come by, until it is looked up there.
     pub(super) cache: Option<(&'z Cache, &'z Slab)>,
     /// Room for what the cache gives.
@@ -152,32 +134,50 @@ impl<'a, 'z> Visit<'a, 'z> {
         self.told.is_nothing()
     }
 
-    /// What a stanza is asked where this question is passed on to it, and the cache has been looked at.
-    pub(super) fn asks(&self, stanza: &Arc<Stanza>, plan: &Plan) -> Ask {
+    /// What a stanza's servers said where this question is passed on to them with these EDNS options, and the cache has been
+    /// looked at; nothing where they have not been asked yet: then the step says [`Flow::Waits`].
+    pub(super) fn ask(
+        &mut self,
+        stanza: &Arc<Stanza>,
+        plan: &Plan,
+        options: &[u8],
+        canary: Option<&Arc<Canary>>,
+    ) -> Option<&'a Said> {
+        let query = self.client.query;
         let Asked {
             name, rtype, rclass, ..
         } = *self.asked;
-        let ask = self.client.asks(stanza, name.to_buf(), rtype, rclass);
-        Ask {
+        let matter = Matter {
+            stanza,
+            name,
+            rtype,
+            rclass,
             // RFC 6840 §5.7: what is kept is to say whether signatures were checked.
             flags: match self.merge {
-                Some(_) => ask.flags.with_ad(true),
-                None => ask.flags,
+                Some(_) => query.flags.with_ad(true),
+                None => query.flags,
             },
-            udp_size: ask.udp_size.min(plan.udp_size.unwrap_or(u16::MAX)),
-            options: self.options.into(),
-            // What is said to one client's network is not for others (RFC 7871 §7.3).
-            merge: self.merge.filter(|_| self.options.is_empty()),
-            patience: self.patience,
-            ..ask
-        }
-    }
-
-    /// What another server said; nothing where it has not been asked yet: then the step says [`Flow::Waits`].
-    pub(super) fn ask(&mut self, ask: Ask) -> Option<&'a Said> {
-        let said = self.told.of(&ask);
+            dnssec_ok: self.client.dnssec_ok(),
+            options,
+        };
+        let said = self.told.of(&matter);
         if said.is_none() {
-            *self.wants = Some(Box::new(ask));
+            let udp_size = edns::offered(query).max(edns::UDP_SIZE);
+            *self.wants = Some(Arc::new(Ask {
+                stanza: Arc::clone(stanza),
+                name: name.to_buf(),
+                rtype,
+                rclass,
+                flags: matter.flags,
+                dnssec_ok: matter.dnssec_ok,
+                udp_size: udp_size.min(plan.udp_size.unwrap_or(u16::MAX)),
+                options: options.into(),
+                // What is said to one client's network is not for others (RFC 7871 §7.3).
+                merge: self.merge.filter(|_| self.options.is_empty()),
+                patience: self.patience,
+                cancel: None,
+                canary: canary.cloned(),
+            }));
         }
         said
     }
@@ -260,7 +260,7 @@ pub(crate) struct Walk<'a, 'z> {
     pub(super) setting: Setting<'a, 'z>,
     services: &'a mut Scratch,
     random: &'a mut ChaCha8Rng,
-    pub(super) wants: Option<Box<Ask>>,
+    pub(super) wants: Option<Arc<Ask>>,
     /// Room for what the cache gives.
     kept: &'a mut Vec<u8>,
     refreshes: bool,
@@ -315,11 +315,13 @@ impl<'a, 'z> Walk<'a, 'z> {
 
     /// What has to be asked of another server first, and there is no answer until then; or whether what was shown out of the
     /// cache is to be made new.
-    pub(crate) fn end(&mut self, plan: &Plan) -> Result<bool, Box<Ask>> {
+    pub(crate) fn end(&mut self, plan: &Plan) -> Result<bool, Arc<Ask>> {
         match self.wants.take() {
             None => Ok(self.refreshes),
             Some(mut ask) => {
-                ask.cancel = plan.cancel;
+                if plan.cancel.is_some() {
+                    Arc::make_mut(&mut ask).cancel = plan.cancel;
+                }
                 Err(ask)
             }
         }

@@ -61,10 +61,7 @@ fn run(seed: u64) -> String {
         for outcome in outcomes.values() {
             assert!(outcome.took <= 7 * SECOND, "{outcome:?}");
             if let Ok(reply) = &outcome.result {
-                nodens_wire::Message::parse(&reply.message)
-                    .unwrap()
-                    .records()
-                    .for_each(|record| assert!(record.is_ok()));
+                assert!(reply.said().flags().qr());
             }
         }
     }

@@ -165,6 +165,8 @@ pub struct Asked {
     pub probes: usize,
     /// Streams that were opened.
     pub opened: usize,
+    /// The id of the last datagram.
+    pub id: u16,
 }
 
 #[derive(Debug)]
@@ -357,6 +359,7 @@ impl Servers {
         let Some(to) = self.sockets.get(&socket) else { return };
         let Some(server) = self.servers.get_mut(to) else { return };
         server.asked.udp += 1;
+        server.asked.id = u16::from_be_bytes(*bytes.first_chunk().expect("a message"));
         server.asked.probes += usize::from(is_probe(bytes));
         let manner = server.manner;
         let after = match manner {

@@ -48,6 +48,11 @@ impl<'p> PackedName<'p> {
         self.plain_len <= 1
     }
 
+    /// Whether it is nothing but a pointer to there.
+    pub fn is_pointer_to(self, at: usize) -> bool {
+        matches!(step(self.message, self.at), Ok(Step::Jump(target)) if target == at)
+    }
+
     /// The labels from left to right, without the root's.
     pub const fn labels(self) -> PackedLabels<'p> {
         PackedLabels {
@@ -222,6 +227,9 @@ mod tests {
         assert_eq!(name, NameBuf::from_text("NS.example.ORG").unwrap().as_name());
         assert_eq!(name.to_buf().as_bytes(), b"\x02ns\x07example\x03org\x00");
         assert_eq!(name.as_name(), None);
+        assert!(!name.is_pointer_to(15), "a label stands in front");
+        let (pointer, _) = PackedName::parse(&message, name.at() + 3).unwrap();
+        assert!(pointer.is_pointer_to(16) && !pointer.is_pointer_to(12));
 
         let (whole, end) = PackedName::parse(&message, 12).unwrap();
         assert_eq!((whole.plain_len(), end), (17, 29));
