@@ -155,6 +155,7 @@ pub(super) fn enter<'z>(step: &'z Templates, plan: &Plan, visit: &mut Visit<'_, 
             return Flow::Answered;
         }
         answer.aa = true;
+        answer.rclass = rclass;
         answer.rcode = stanza.rcode;
         if let Some((code, text)) = &stanza.error {
             answer.extras.error = None;
