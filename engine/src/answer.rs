@@ -191,6 +191,8 @@ pub(crate) struct Answer<'z> {
     pub(crate) transfer: Option<Box<Wanted>>,
     /// The extended error of the server that was asked: its code and text.
     pub(crate) told_error: Option<Bytes<'z>>,
+    /// Code and data of options that `rewrite` has the reply show. They survive as well.
+    pub(crate) options: Vec<(u16, Box<[u8]>)>,
     /// What steps say about the reply. It survives a step that passes the question on after all.
     pub(crate) extras: Extras,
     /// The class of the records.
@@ -259,6 +261,7 @@ impl<'z> Answer<'z> {
             limited: false,
             transfer: None,
             told_error: None,
+            options: Vec::new(),
             extras: Extras::default(),
             rclass: Rclass::IN,
             base: Base::default(),

@@ -28,6 +28,8 @@ pub(crate) struct ReplyOpt {
     pub(crate) options: ArrayVec<(u16, ArrayVec<u8, 8>), OPTIONS_MAX>,
     /// The extended error of a server that was asked.
     pub(crate) told_error: Option<Box<[u8]>>,
+    /// What `rewrite` set in the question and lets the reply show.
+    pub(crate) rewritten: Vec<(u16, Box<[u8]>)>,
     /// The message is filled up to a whole number of blocks.
     pub(crate) is_padded: bool,
 }
@@ -42,6 +44,7 @@ impl ReplyOpt {
         nsid.into_iter()
             .chain(told)
             .chain(self.options.iter().map(|(code, value)| (*code, &value[..])))
+            .chain(self.rewritten.iter().map(|(code, value)| (*code, &value[..])))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -58,7 +61,11 @@ impl ReplyOpt {
 
     /// There is nothing in it but its size and DO.
     pub(crate) fn is_plain(&self) -> bool {
-        self.nsid.is_none() && self.told_error.is_none() && self.options.is_empty() && !self.is_padded
+        self.nsid.is_none()
+            && self.told_error.is_none()
+            && self.options.is_empty()
+            && self.rewritten.is_empty()
+            && !self.is_padded
     }
 }
 
@@ -83,6 +90,7 @@ pub(crate) fn reply_opt(theirs: &Opt<'_>, plan: Option<&Plan>, origin: &Origin<'
         nsid: nsid.filter(|_| theirs.option(edns::NSID).is_some()).cloned(),
         options: ArrayVec::new(),
         told_error: answer.told_error.map(|error| answer.bytes(error).into()),
+        rewritten: answer.options.clone(),
         is_padded: origin.is_encrypted && theirs.option(edns::PADDING).is_some(),
     };
     if origin.is_stream() && theirs.option(edns::KEEPALIVE).is_some() {

@@ -67,19 +67,24 @@ fn rewritten<'z>(
     };
     let mut room = Box::new((Rewritten::default(), Scratch::default()));
     let (done, scratch) = &mut *room;
-    match rewrite.question(&question, client.query.opt.as_ref(), &asker, scratch, done) {
+    let opt = client.query.opt.as_ref();
+    match rewrite.question(&question, opt, &asker, scratch, done) {
         Ok(true) => Some(Nested::Rewritten(rewrite, room)),
+        Ok(false) if !rewrite.shown(done, opt).is_empty() => Some(Nested::Rewritten(rewrite, room)),
         Ok(false) => None,
         Err(invalid) => Some(Nested::Failed(Reason::InvalidName(invalid))),
     }
 }
 
 fn tries<'z>(autopath: &Autopath, asked: &Asked<'_>, client: &Client<'_>, data: &Data) -> Option<Nested<'z>> {
-    if !matches!(asked.rtype, Rtype::A | Rtype::AAAA) {
-        return None;
-    }
     let tries = autopath.tries(asked.name, asked.folded, client.address(), data)?;
     Some(Nested::Tries(tries))
+}
+
+/// A step gave the question up without a word: CoreDNS's `hosts` and `template` do so where they do not know the name.
+fn is_unwritten(answer: &Answer<'_>) -> bool {
+    let is_silent = matches!(answer.by, None | Some(StepName::Template));
+    answer.rcode == Rcode::SERVFAIL && is_silent && answer.reason.is_none()
 }
 
 impl<'z> Walk<'_, 'z> {
@@ -158,6 +163,11 @@ impl<'z> Walk<'_, 'z> {
         }
         answer.rcode = rewrite.rcode(done, answer.rcode);
         answer.rclass = asked.rclass;
+        // The options of another server's reply would stand in the place of these, and they are not passed on.
+        let is_own = !matches!(answer.by, Some(StepName::Forward | StepName::Cache));
+        if depth == 0 && is_own {
+            answer.options = rewrite.shown(done, self.setting.client.query.opt.as_ref());
+        }
         self.other_alias(rewrite, done, scratch, asked, depth, answer);
         let begins = answer.begins();
         for (section, begin) in begins.into_iter().enumerate() {
@@ -229,15 +239,14 @@ impl<'z> Walk<'_, 'z> {
             if self.is_waiting() {
                 return;
             }
-            let is_first = *name == asked.name;
-            if answer.rcode == Rcode::NXDOMAIN {
+            if answer.rcode == Rcode::NXDOMAIN || is_unwritten(answer) {
                 continue;
             }
-            if !is_first {
+            if *name != asked.name {
                 self.lead_to(name, answer);
-                if let Some(series) = self.series(asked) {
-                    series.autopath.add(1);
-                }
+            }
+            if let Some(series) = self.series(asked) {
+                series.autopath.add(1);
             }
             return;
         }

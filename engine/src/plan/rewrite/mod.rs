@@ -289,6 +289,22 @@ impl Rewrite {
         })
     }
 
+    /// The options that the reply shows; `opt` is the client's.
+    #[must_use]
+    pub fn shown(&self, done: &Rewritten, opt: Option<&Opt<'_>>) -> Vec<(u16, Box<[u8]>)> {
+        let is_reverted = |code| {
+            self.last_first(done).any(|(_, change)| match change {
+                Change::Option(rule) => rule.code == code && rule.is_reverted,
+                _ => false,
+            })
+        };
+        let rules = self.rules.iter().filter_map(|rule| match &rule.change {
+            Change::Option(rule) => Some(rule),
+            _ => None,
+        });
+        options::shown(rules, is_reverted, &done.options, opt)
+    }
+
     fn last_first<'a>(&'a self, done: &'a Rewritten) -> impl Iterator<Item = (&'a Applied, &'a Change)> {
         let applied = done.applied.iter().rev();
         applied.filter_map(|applied| Some((applied, &self.rules.get(applied.rule)?.change)))

@@ -80,6 +80,9 @@ pub struct Asker<'a> {
     pub metadata: &'a dyn Fn(&str, &mut Vec<u8>),
 }
 
+/// Most bytes of the options that a reply shows, their heads included; what is over stays out.
+const SHOWN_LEN_MAX: usize = 256;
+
 /// The options of a question, as rules made them. Memory is kept from query to query.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -98,7 +101,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Client,
-    Rule { is_reverted: bool },
+    Rule,
 }
 
 impl Options {
@@ -113,12 +116,14 @@ impl Options {
 
     /// Those that rules have set: they go to the server that is asked.
     pub fn set(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        self.of(|origin| origin != Origin::Client)
+        let set = self.all.iter().filter(|entry| entry.origin == Origin::Rule);
+        set.map(|entry| (entry.code, self.data(entry)))
     }
 
-    /// Of these, those that the reply shows, too.
-    pub fn shown(&self) -> impl Iterator<Item = (u16, &[u8])> {
-        self.of(|origin| origin == Origin::Rule { is_reverted: false })
+    /// What stands in the option with this code, whoever it comes from.
+    fn get(&self, code: u16) -> Option<&[u8]> {
+        let entry = self.all.iter().find(|entry| entry.code == code);
+        entry.map(|entry| self.data(entry))
     }
 
     /// Whether there still is an option with this code, whoever it comes from.
@@ -127,9 +132,8 @@ impl Options {
         self.all.iter().any(|entry| entry.code == code)
     }
 
-    fn of(&self, wanted: impl Fn(Origin) -> bool) -> impl Iterator<Item = (u16, &[u8])> {
-        let wanted = self.all.iter().filter(move |entry| wanted(entry.origin));
-        wanted.map(|entry| (entry.code, &self.bytes[entry.at..entry.at + entry.len]))
+    fn data(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.at..entry.at + entry.len]
     }
 
     fn push(&mut self, code: u16, origin: Origin, write: impl FnOnce(&mut Vec<u8>)) {
@@ -152,13 +156,49 @@ impl Options {
         }
         self.all.retain(|entry| entry.code != rule.code);
         if rule.action != OptionAction::Unset {
-            let is_reverted = rule.is_reverted;
-            self.push(rule.code, Origin::Rule { is_reverted }, |bytes| {
+            self.push(rule.code, Origin::Rule, |bytes| {
                 write(&rule.data, name, rtype, asker, bytes);
             });
         }
         true
     }
+}
+
+/// The options that a reply shows of the codes that `rules` are for: those of the question after the rules, and with a
+/// rule that is reverted those that the client sent.
+pub(super) fn shown<'r>(
+    rules: impl Iterator<Item = &'r OptionRule>,
+    is_reverted: impl Fn(u16) -> bool,
+    options: &Options,
+    client: Option<&Opt<'_>>,
+) -> Vec<(u16, Box<[u8]>)> {
+    let mut shown: Vec<(u16, Box<[u8]>)> = Vec::new();
+    let mut room = SHOWN_LEN_MAX;
+    for rule in rules {
+        let code = rule.code;
+        if is_answered(code) || shown.iter().any(|(known, _)| *known == code) {
+            continue;
+        }
+        let data = if is_reverted(code) {
+            client.and_then(|opt| opt.option(code))
+        } else {
+            options.get(code)
+        };
+        let fits = |data: &&[u8]| edns::OPTION_HEAD_LEN + data.len() <= room;
+        if let Some(data) = data.filter(fits) {
+            room -= edns::OPTION_HEAD_LEN + data.len();
+            shown.push((code, data.into()));
+        }
+    }
+    shown
+}
+
+/// The server says something of its own with these.
+fn is_answered(code: u16) -> bool {
+    matches!(
+        code,
+        edns::NSID | edns::EDE | edns::KEEPALIVE | edns::PADDING | edns::EXPIRE | edns::COOKIE
+    )
 }
 
 fn write(data: &OptionData, name: &str, rtype: Rtype, asker: &Asker<'_>, out: &mut Vec<u8>) {
@@ -237,18 +277,27 @@ mod tests {
         }
     }
 
-    /// What is set, as `CODE:HEX`.
-    fn applied(opt: &[u8], rules: &[OptionRule], asker: &Asker<'_>) -> String {
+    /// A question for `A.oak.` with these options.
+    fn packet(opt: &[u8]) -> Vec<u8> {
         let mut packet = b"\0\0\x01\0\0\x01\0\0\0\0\0\x01\x01A\x03oak\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0".to_vec();
         packet.push(u8::try_from(opt.len()).unwrap());
         packet.extend_from_slice(opt);
+        packet
+    }
+
+    fn hex(data: &[u8]) -> String {
+        data.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What is set, as `CODE:HEX`.
+    fn applied(opt: &[u8], rules: &[OptionRule], asker: &Asker<'_>) -> String {
+        let packet = packet(opt);
         let query = Query::parse(&packet).unwrap();
         let mut options = Options::default();
         options.begin(query.opt.as_ref());
         for rule in rules {
             options.apply(rule, "a.oak.", Rtype::AAAA, asker);
         }
-        let hex = |data: &[u8]| data.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let set: Vec<_> = options
             .set()
             .map(|(code, data)| format!("{code}:{}", hex(data)))
@@ -304,23 +353,54 @@ mod tests {
         check(OptionData::Subnet { v4_bits: 0, v6_bits: 0 }, "192.0.2.1:9", "00010000");
     }
 
-    #[test]
-    fn what_is_reverted_is_not_shown() {
+    /// What a reply shows of the option 65001, in hex; `opt` is the client's.
+    #[track_caller]
+    fn check_shown(rules: &[OptionRule], opt: &[u8], expected: &str) {
+        let packet = packet(opt);
+        let query = Query::parse(&packet).unwrap();
         let mut options = Options::default();
-        options.begin(None);
-        let asker = asker("192.0.2.1:9");
-        let data = OptionData::Bytes(b"x".as_slice().into());
-        let plain = rule(OptionAction::Set, 65_001, data);
-        let reverted = OptionRule {
-            code: 65_002,
-            is_reverted: true,
-            ..plain.clone()
-        };
-        for rule in [&plain, &reverted] {
-            assert!(options.apply(rule, ".", Rtype::A, &asker));
+        options.begin(query.opt.as_ref());
+        for rule in rules {
+            options.apply(rule, ".", Rtype::A, &asker("192.0.2.1:9"));
         }
-        let codes = |options: &mut dyn Iterator<Item = (u16, &[u8])>| options.map(|(code, _)| code).collect::<Vec<_>>();
-        assert_eq!(codes(&mut options.set()), [65_001, 65_002]);
-        assert_eq!(codes(&mut options.shown()), [65_001]);
+        let is_reverted = |code| rules.iter().any(|rule| rule.code == code && rule.is_reverted);
+        let shown = shown(rules.iter(), is_reverted, &options, query.opt.as_ref());
+        let shown: Vec<_> = shown
+            .iter()
+            .map(|(code, data)| format!("{code}:{}", hex(data)))
+            .collect();
+        assert_eq!(shown.join(" "), expected, "{rules:?}");
+    }
+
+    #[test]
+    fn what_the_reply_shows() {
+        let bytes = |text: &[u8]| OptionData::Bytes(text.into());
+        let present = b"\xfd\xe9\0\x01a".as_slice();
+        let set = rule(OptionAction::Set, 65_001, bytes(b"x"));
+        let append = rule(OptionAction::Append, 65_001, bytes(b"x"));
+        let reverted = OptionRule {
+            is_reverted: true,
+            ..set.clone()
+        };
+        check_shown(&[set.clone()], b"", "65001:78");
+        check_shown(&[set.clone()], present, "65001:78");
+        check_shown(&[append], present, "65001:61");
+        check_shown(&[reverted.clone()], b"", "");
+        check_shown(&[reverted], present, "65001:61");
+        check_shown(
+            &[set.clone(), rule(OptionAction::Unset, 65_001, bytes(b""))],
+            present,
+            "",
+        );
+        check_shown(&[rule(OptionAction::Set, 65_002, bytes(b"x"))], present, "65002:78");
+        check_shown(&[OptionRule::nsid(OptionAction::Set, false)], b"", "");
+    }
+
+    #[test]
+    fn what_is_shown_has_a_limit() {
+        let most = SHOWN_LEN_MAX - edns::OPTION_HEAD_LEN;
+        let of = |len| rule(OptionAction::Set, 65_001, OptionData::Bytes(vec![0; len].into()));
+        check_shown(&[of(most)], b"", &format!("65001:{}", "00".repeat(most)));
+        check_shown(&[of(most + 1)], b"", "");
     }
 }

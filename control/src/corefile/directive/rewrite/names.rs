@@ -117,6 +117,11 @@ impl Words<'_, '_, '_> {
                 to: Replacement::plain(&to.text.to_ascii_lowercase()),
             }));
         }
+        if kind == Kind::Regex {
+            // A group may hold the final dot, so there is none behind it.
+            let to_text = to.text.to_ascii_lowercase();
+            return self.by_pattern(from, &to_text, "").map(Change::Alias);
+        }
         self.edit(kind, from, to).map(Change::Alias)
     }
 
@@ -154,12 +159,12 @@ impl Words<'_, '_, '_> {
                 to: Replacement::plain(&absolute(&to.text)),
             });
         }
-        self.by_pattern(from, to, "")
+        self.by_pattern(from, &absolute(&to.text), "")
     }
 
-    fn by_pattern(&mut self, from: &Word, to: &Word, rule: &str) -> Option<NameEdit> {
-        let captures = self.pattern(&from.text, &to.text, from.span, rule)?;
-        let to = Replacement::new(&absolute(&to.text), captures.group_count());
+    fn by_pattern(&mut self, from: &Word, to: &str, rule: &str) -> Option<NameEdit> {
+        let captures = self.pattern(&from.text, to, from.span, rule)?;
+        let to = Replacement::new(to, captures.group_count());
         let matches = NameMatch::Regex(captures.into());
         Some(NameEdit { matches, to })
     }
@@ -229,7 +234,7 @@ impl Words<'_, '_, '_> {
                 self.error(what.span, &text, "a regular expression, and what comes in its place");
                 return None;
             };
-            let edit = self.by_pattern(from, to, &rule)?;
+            let edit = self.by_pattern(from, &absolute(&to.text), &rule)?;
             answers.push(AnswerRule { field, edit });
             rest = behind;
         }
