@@ -2,13 +2,16 @@
 //!
 //! `LONG=1` sends ten million.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use nodens_tests::ask::question;
+use nodens_tests::authority;
 use nodens_tests::mutation::Mutator;
 use nodens_tests::nodens::Nodens;
+use nodens_tests::tls::TlsClient;
+use rustls::{ClientConnection, StreamOwned};
 
 /// Messages between two valid queries, and of one connection.
 const BURST: usize = 64;
@@ -18,7 +21,8 @@ const GROWTH_MAX: u64 = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const COREFILE: &str = "\
-.:{PORT} {
+.:{PORT} tls://.:{PORT2} {
+    tls {CERT} {KEY}
     bind 127.0.0.1
     prometheus 127.0.0.1:{METRICS}
     loadbalance
@@ -80,8 +84,28 @@ fn is_answer(reply: &[u8]) -> bool {
     reply.windows(4).any(|bytes| bytes == [192, 0, 2, 3])
 }
 
+/// A connection of which one side can be ended.
+trait Stream: Read + Write {
+    fn end_writing(&mut self) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn end_writing(&mut self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl Stream for StreamOwned<ClientConnection, TcpStream> {
+    fn end_writing(&mut self) -> io::Result<()> {
+        self.conn.send_close_notify();
+        self.flush()?;
+        self.sock.end_writing()
+    }
+}
+
 struct Attacked {
     server: Nodens,
+    client: TlsClient,
     mutator: Mutator,
     // Of the first part of the messages.
     resident: Option<u64>,
@@ -92,9 +116,13 @@ impl Attacked {
         let folder = tempfile::tempdir().unwrap();
         let zone = folder.path().join("zone");
         std::fs::write(&zone, ZONE).unwrap();
+        let files = authority::make(folder.path()).unwrap();
+        let [cert, key] = ["SERVERCERT", "SERVERKEY"].map(|name| files[name].to_str().unwrap());
         let corefile = COREFILE.replace("{ZONE}", zone.to_str().unwrap());
+        let corefile = corefile.replace("{CERT}", cert).replace("{KEY}", key);
         Self {
             server: Nodens::start_with(&corefile, &["--workers", "1", "--io", io]),
+            client: TlsClient::new(&files["CA"], None, "localhost", None).unwrap(),
             mutator: Mutator::new(&QUESTIONS, 1),
             resident: None,
         }
@@ -156,22 +184,33 @@ impl Attacked {
         println!("UDP: {sent} sent, {replied} replies, {refused} of them refusals, {ignored} ignored, {unsent} unsent");
     }
 
-    fn streams(&mut self, messages: usize) {
-        let address = self.server.address("PORT");
+    fn tcp(&mut self, messages: usize) {
+        self.streams("TCP", "PORT", messages, |socket| socket);
+    }
+
+    fn tls(&mut self, messages: usize) {
+        let client = self.client.clone();
+        self.streams("TLS", "PORT2", messages, |socket| client.over(socket));
+    }
+
+    fn streams<S: Stream>(&mut self, name: &str, port: &str, messages: usize, over: impl Fn(TcpStream) -> S) {
+        let address = self.server.address(port);
         let before = self.metric("nodens_stream_accepts_total");
         let query = valid();
         let first = [&(query.len() as u16).to_be_bytes()[..], &query].concat();
         let connections = messages.div_ceil(BURST);
+        let mut read_whole = 0;
         for connection in 0..connections {
             let begun = Instant::now();
-            let mut stream = TcpStream::connect(address).unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let socket = TcpStream::connect(address).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut stream = over(socket);
             let mut bytes = first.clone();
             for _ in 0..BURST {
                 bytes.extend(self.mutator.frame());
             }
             // The server may close before it has read all.
-            let written = stream.write_all(&bytes).and_then(|()| stream.shutdown(Shutdown::Write));
+            let written = stream.write_all(&bytes).and_then(|()| stream.end_writing());
             let mut replies = Vec::new();
             match stream.read_to_end(&mut replies) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("connection {connection} hangs"),
@@ -179,6 +218,7 @@ impl Attacked {
                 Ok(_) => {
                     let len = usize::from(u16::from_be_bytes([replies[0], replies[1]]));
                     assert!(is_answer(&replies[..2 + len]), "{written:?}: {replies:?}");
+                    read_whole += 1;
                 }
             }
             assert!(begun.elapsed() < PATIENCE, "connection {connection} hangs");
@@ -188,7 +228,9 @@ impl Attacked {
         }
         let accepted = self.metric("nodens_stream_accepts_total") - before;
         assert_eq!(accepted, connections as u64);
-        println!("TCP: {} messages on {accepted} connections", accepted * BURST as u64);
+        assert!(read_whole > 0);
+        let messages = accepted * BURST as u64;
+        println!("{name}: {messages} messages on {accepted} connections, {read_whole} of them read to their end");
     }
 
     fn end(mut self) {
@@ -204,15 +246,16 @@ impl Attacked {
 
 #[test]
 fn mutated_queries_do_no_harm() {
-    let (datagrams, framed) = if std::env::var_os("LONG").is_some() {
-        (8_000_000, 2_000_000)
+    let (datagrams, framed, encrypted) = if std::env::var_os("LONG").is_some() {
+        (8_000_000, 1_500_000, 500_000)
     } else {
-        (40_000, 10_000)
+        (40_000, 8_000, 2_000)
     };
     for io in ["auto", "mmsg"] {
         let mut attacked = Attacked::new(io);
         attacked.datagrams(datagrams / 2);
-        attacked.streams(framed / 2);
+        attacked.tcp(framed / 2);
+        attacked.tls(encrypted / 2);
         attacked.end();
     }
 }
