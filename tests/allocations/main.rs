@@ -5,6 +5,7 @@
 
 mod cache;
 mod cluster;
+mod kept;
 mod rebuild;
 
 use hickory_proto::op::Message;

@@ -511,6 +511,12 @@ impl Prepared<'_> {
         }
     }
 
+    /// One record without names, for a question whose name is so many bytes shorter.
+    pub(crate) fn for_shorter(mut self, bytes: u16) -> Self {
+        self.shape.answer_plain -= bytes;
+        self
+    }
+
     /// No section has two records, so there is no order that could be changed.
     pub(crate) fn is_single(&self) -> bool {
         self.shape.answer_count <= 1 && self.shape.additional_count <= 1

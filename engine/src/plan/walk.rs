@@ -26,7 +26,7 @@ use crate::snapshot::{Config, Data, Listener, ZoneId};
 use crate::stats::{Series, WorkerStats};
 use crate::time::Clock;
 use crate::waiting::{Ask, Matter, Merge, Said, Told};
-use crate::zone::trie::NameHash;
+use crate::zone::trie::{Keyed as _, NameHash};
 use crate::zone::{Node, RecordZone};
 
 /// How often one query goes through a plan again for aliases.

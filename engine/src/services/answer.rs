@@ -90,10 +90,7 @@ pub(crate) fn respond<'z>(
             negative(tree, asked, labels.len(), answer);
             return Outcome::NameError;
         };
-        if asked.may_copy
-            && let Some(prepared) = entry.lone.as_ref().and_then(|lone| lone.prepared(asked.rtype))
-        {
-            answer.rendered = Some(prepared);
+        if asked.may_copy && entry.copy(labels, asked.rtype, answer) {
             return Outcome::Answered;
         }
     }

@@ -168,7 +168,7 @@ pub(crate) fn gather<'z>(
         good: false,
     };
     match &entry.below {
-        Below::One(service) => _ = tally.add(service, budget, found),
+        Below::One { service, .. } => _ = tally.add(service, budget, found),
         Below::Few(services) => {
             _ = services
                 .iter()

@@ -24,7 +24,7 @@ pub(crate) struct Lone {
 impl Lone {
     /// The answer of one type, if it was rendered.
     #[inline]
-    pub(crate) fn prepared(&self, rtype: Rtype) -> Option<Prepared<'_>> {
+    pub(super) fn prepared(&self, rtype: Rtype) -> Option<Prepared<'_>> {
         if rtype == self.rtype {
             self.answers.get(0)
         } else if rtype == Rtype::SRV {
@@ -32,6 +32,13 @@ impl Lone {
         } else {
             None
         }
+    }
+
+    /// The same for a name that is so many bytes shorter than the one it was rendered for.
+    pub(super) fn prepared_above(&self, rtype: Rtype, shorter: usize) -> Option<Prepared<'_>> {
+        // The address of an SRV is tied to the name as it stands in the question.
+        let prepared = (rtype == self.rtype).then(|| self.answers.get(0)).flatten()?;
+        Some(prepared.for_shorter(shorter as u16))
     }
 
     #[inline]

@@ -8,17 +8,20 @@
 //! ```
 //!
 //! A change replaces the path to one key, and the entries of the names above it that hold few services. Names with
-//! many have nothing in them that could change.
+//! many have nothing in them that could change. A name below which no more stands than below the next one is another place
+//! of that one's entry: names between a service and its zone cost next to nothing.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use nodens_wire::{Name, NameBuf, label};
+use arrayvec::ArrayVec;
+use nodens_wire::{Name, NameBuf, Rtype, label};
 
 use super::component;
 use super::render::{self, Lone};
 use super::service::Service;
 use super::stubs::{self, Stubs};
+use crate::answer::Answer;
 use crate::forward::Stanza;
 use crate::zone::keys::Keys;
 use crate::zone::small::Small;
@@ -31,32 +34,48 @@ pub const FEW_MAX: usize = 8;
 /// Names up to this length stand in their entry.
 const NAME_INLINE: usize = 38;
 
-/// A name that exists.
+/// A name that exists, and the names above it below which nothing else does: their entry is one.
 ///
 /// The fields that every answer reads come first and lie side by side, prepared bytes included.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Entry {
+    /// The longest of them.
     name: Small<NAME_INLINE>,
-    /// The answers of a name with one service that needs no look-up and no clock.
-    pub(crate) lone: Option<Lone>,
     pub(crate) below: Below,
 }
 
 impl Entry {
-    /// Whether it is the entry of this name.
-    #[inline]
-    pub(crate) fn is(&self, labels: &[u8]) -> bool {
-        label::eq(self.name.as_bytes(), labels)
-    }
-
     /// Has its cache lines brought in, all at once.
     #[inline]
     pub(crate) fn touch(&self) {
-        std::hint::black_box(self.name.as_bytes().len());
-        if let Some(lone) = &self.lone {
+        std::hint::black_box(self.name.len());
+        if let Below::One { lone: Some(lone), .. } = &self.below {
             lone.touch();
         }
+    }
+
+    /// Puts the answer for one of its names into `answer`, if it was rendered.
+    #[inline]
+    pub(crate) fn copy<'z>(&'z self, labels: &[u8], rtype: Rtype, answer: &mut Answer<'z>) -> bool {
+        let Below::One { lone: Some(lone), .. } = &self.below else {
+            return false;
+        };
+        if self.name.len() != labels.len() {
+            return self.copy_above(lone, labels, rtype, answer);
+        }
+        let Some(prepared) = lone.prepared(rtype) else {
+            return false;
+        };
+        answer.rendered = Some(prepared);
+        true
+    }
+
+    /// The same for a name above the longest.
+    #[inline(never)]
+    fn copy_above<'z>(&'z self, lone: &'z Lone, labels: &[u8], rtype: Rtype, answer: &mut Answer<'z>) -> bool {
+        answer.rendered = lone.prepared_above(rtype, self.name.len() - labels.len());
+        answer.rendered.is_some()
     }
 }
 
@@ -64,15 +83,46 @@ impl Keyed for Entry {
     fn key(&self) -> &[u8] {
         self.name.as_bytes()
     }
+
+    #[inline(always)]
+    fn is(&self, labels: &[u8]) -> bool {
+        let name = self.name.as_bytes();
+        label::eq(name, labels) || (name.len() > labels.len() && is_above(labels, name))
+    }
+}
+
+/// Whether the first name is one above the second.
+#[inline(never)]
+fn is_above(above: &[u8], name: &[u8]) -> bool {
+    let mut rest = name;
+    while rest.len() > above.len() {
+        rest = &rest[1 + usize::from(rest[0])..];
+    }
+    rest == above
 }
 
 /// The services at a name and below it, in key order.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Below {
-    One(Arc<Service>),
-    Few(Box<[Arc<Service>]>),
+    One {
+        service: Arc<Service>,
+        /// The answers that need no look-up and no clock.
+        lone: Option<Lone>,
+    },
+    Few(ArrayVec<Arc<Service>, FEW_MAX>),
     /// More than [`FEW_MAX`].
     Many,
+}
+
+impl Below {
+    /// How many, as far as they are counted.
+    fn len(&self) -> usize {
+        match self {
+            Self::One { .. } => 1,
+            Self::Few(services) => services.len(),
+            Self::Many => FEW_MAX + 1,
+        }
+    }
 }
 
 /// See the module.
@@ -227,11 +277,12 @@ impl Editor {
         self.tree
     }
 
-    /// The entries of the apex, of the key's name, and of all names between them.
+    /// The entries of the key's name, of all names between it and the apex, and of the apex.
     fn refresh_path(&mut self, key: &[u8]) {
         self.stubs_changed |= stubs::is_for(key);
         let mut name = Vec::with_capacity(64);
-        self.refresh(b"", &name);
+        // Where what each name says of the key ends, and how long the name is.
+        let mut names = ArrayVec::<_, 128>::new();
         let mut at = 0;
         while at < key.len() {
             let end = key[at..]
@@ -239,20 +290,27 @@ impl Editor {
                 .position(|&byte| byte == b'/')
                 .map_or(key.len(), |len| at + len);
             let Some(label) = component::label(&key[at..end]) else {
-                return;
+                break;
             };
             if 1 + label.len() + name.len() + self.tree.apex.as_bytes().len() > 255 {
-                return;
+                break;
             }
             name.splice(0..0, std::iter::once(label.len() as u8).chain(label.iter().copied()));
-            self.refresh(&key[..end], &name);
+            names.push((end, name.len()));
             at = end + 1;
         }
+        let mut beneath = None;
+        for &(end, len) in names.iter().rev() {
+            beneath = self.refresh(&key[..end], &name[name.len() - len..], beneath);
+        }
+        // What stands at the apex is answered in ways of its own.
+        self.refresh(b"", b"", None);
     }
 
-    /// Makes the entry of one name anew from the keys at and below `prefix`.
-    fn refresh(&mut self, prefix: &[u8], name: &[u8]) {
-        let mut few = arrayvec::ArrayVec::<&Arc<Service>, { FEW_MAX + 1 }>::new();
+    /// Makes the entry of one name anew from the keys at and below `prefix`, unless the one `beneath` it says the same.
+    /// Returns what may be so for the name above.
+    fn refresh(&mut self, prefix: &[u8], name: &[u8], beneath: Option<Arc<Entry>>) -> Option<Arc<Entry>> {
+        let mut few = ArrayVec::<&Arc<Service>, { FEW_MAX + 1 }>::new();
         self.tree.keys.scan_below(prefix, |service| {
             few.push(service);
             if few.is_full() {
@@ -262,30 +320,113 @@ impl Editor {
             }
         });
         let hash = self.tree.hash.of(name);
-        let below = match &few[..] {
-            [] => return self.tree.names.remove(hash, name),
-            [one] => Below::One(Arc::clone(one)),
-            few if few.len() <= FEW_MAX => Below::Few(few.iter().map(|&service| Arc::clone(service)).collect()),
-            _ => {
-                if let Some(entry) = self.tree.names.get(hash, name)
-                    && matches!(entry.below, Below::Many)
-                {
-                    return;
-                }
-                Below::Many
-            }
+        if few.is_empty() {
+            self.tree.names.remove(hash, name);
+            return None;
+        }
+        if few.is_full()
+            && let Some(entry) = self.tree.names.get(hash, name)
+            && matches!(entry.below, Below::Many)
+        {
+            return None;
+        }
+        let entry = beneath
+            .filter(|beneath| beneath.below.len() == few.len())
+            .unwrap_or_else(|| {
+                let below = match &few[..] {
+                    [one] => Below::One {
+                        service: Arc::clone(one),
+                        lone: render::lone(&self.tree, one, name),
+                    },
+                    _ if few.is_full() => Below::Many,
+                    few => Below::Few(few.iter().map(|&service| Arc::clone(service)).collect()),
+                };
+                Arc::new(Entry {
+                    name: name.into(),
+                    below,
+                })
+            });
+        self.tree.names.insert_at(hash, name, Arc::clone(&entry));
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::super::service::Host;
+    use super::*;
+    use crate::answer::Memory;
+
+    fn service(key: &str) -> Service {
+        Service {
+            host: Host::V4(Ipv4Addr::LOCALHOST),
+            bad: false,
+            ..Service::unparsable(key.as_bytes())
+        }
+    }
+
+    fn tree() -> ServiceTree {
+        let apex = NameBuf::from_text("cedar.example.").unwrap();
+        ServiceTree::unsynced(apex.as_name(), 1, NameHash::new(7))
+    }
+
+    fn at<'z>(tree: &'z ServiceTree, labels: &[u8]) -> &'z Entry {
+        tree.entry(tree.hash_of(labels), labels).unwrap()
+    }
+
+    #[test]
+    fn names_with_the_same_services_have_one_entry() {
+        let mut editor = tree().edit();
+        editor.put(service("a/b/c/d"));
+        let one = editor.finish(1);
+        let mut editor = one.edit();
+        editor.put(service("a/b/e/f"));
+        let two = editor.finish(2);
+        let mut editor = two.edit();
+        editor.remove(b"a/b/c/d");
+        let other = editor.finish(3);
+        let same = |tree, one, other| std::ptr::eq(at(tree, one), at(tree, other));
+        let [a, b, c, d] = [
+            &b"\x01a"[..],
+            b"\x01b\x01a",
+            b"\x01c\x01b\x01a",
+            b"\x01d\x01c\x01b\x01a",
+        ];
+        assert!(same(&one, a, d) && same(&one, b, d) && same(&one, c, d) && !same(&one, b"", d));
+        assert!(same(&two, a, b) && same(&two, c, d) && !same(&two, b, c));
+        assert!(same(&other, a, b) && other.entry(other.hash_of(c), c).is_none());
+        assert_eq!([&one, &two, &other].map(ServiceTree::names_len), [5, 7, 5]);
+    }
+
+    #[test]
+    fn a_name_above_is_one_label_by_label() {
+        assert!(is_above(b"\x01a", b"\x01b\x01a"));
+        assert!(is_above(b"", b"\x01b\x01a"));
+        assert!(!is_above(b"\x01a", b"\x03b\x01a"));
+        assert!(!is_above(b"\x01c", b"\x01b\x01a"));
+    }
+
+    #[test]
+    fn what_is_copied_for_a_name_above_is_what_would_be_rendered_for_it() {
+        let mut editor = tree().edit();
+        editor.put(service("web/x1"));
+        let tree = editor.finish(1);
+        let (entry, above) = (at(&tree, b"\x02x1\x03web"), b"\x03web");
+        let Below::One { service, .. } = &entry.below else {
+            panic!()
         };
-        let lone = match &below {
-            Below::One(service) => render::lone(&self.tree, service, name),
-            _ => None,
+        let own = render::lone(&tree, service, above).unwrap();
+        let copied = |rtype| {
+            let mut answer = Answer::new(Memory::default());
+            entry.copy(above, rtype, &mut answer);
+            answer.rendered.map(|prepared| format!("{prepared:?}"))
         };
-        self.tree.names.insert(
-            hash,
-            Arc::new(Entry {
-                name: name.into(),
-                below,
-                lone,
-            }),
+        assert_eq!(
+            copied(Rtype::A),
+            own.prepared(Rtype::A).map(|prepared| format!("{prepared:?}"))
         );
+        assert_eq!(copied(Rtype::SRV), None);
     }
 }

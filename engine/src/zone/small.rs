@@ -24,6 +24,15 @@ impl<const N: usize> Small<N> {
             Self::Heap(bytes) => bytes,
         }
     }
+
+    /// How many they are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Inline { len, .. } => usize::from(*len),
+            Self::Heap(bytes) => bytes.len(),
+        }
+    }
 }
 
 impl<const N: usize> From<&[u8]> for Small<N> {

@@ -69,6 +69,12 @@ impl Place {
 pub trait Keyed {
     /// In a trie mostly folded labels in wire form, relative to the zone.
     fn key(&self) -> &[u8];
+
+    /// Whether it is what stands at this key. Some stand at several.
+    #[inline]
+    fn is(&self, key: &[u8]) -> bool {
+        self.key() == key
+    }
 }
 
 #[derive(Debug)]
@@ -218,7 +224,7 @@ impl<T: Keyed> Trie<T> {
             at: guess(block.len(), hash, depth),
         }
         .candidate(hash)?;
-        if candidate.key() == key {
+        if candidate.is(key) {
             Some(candidate)
         } else {
             self.get_slow(hash, key)
@@ -231,15 +237,22 @@ impl<T: Keyed> Trie<T> {
         let (block, _) = self.block(hash);
         block
             .iter()
-            .find(|entry| entry.hash == hash && entry.value.key() == key)
+            .find(|entry| entry.hash == hash && entry.value.is(key))
             .map(|entry| &entry.value)
     }
 
     /// Puts a value in the place of the one with its key, or beside the others.
     pub fn insert(&mut self, hash: u64, value: Arc<T>) {
-        if insert(&mut self.root, 0, Entry { hash, value }) {
-            self.len += 1;
-        }
+        let is_new = insert(&mut self.root, 0, Entry { hash, value }, |old, new| {
+            old.key() == new.key()
+        });
+        self.len += usize::from(is_new);
+    }
+
+    /// The same at one of the keys of a value that has several.
+    pub fn insert_at(&mut self, hash: u64, key: &[u8], value: Arc<T>) {
+        let is_new = insert(&mut self.root, 0, Entry { hash, value }, |old, _| old.is(key));
+        self.len += usize::from(is_new);
     }
 
     /// Takes out the value with this key.
@@ -315,13 +328,13 @@ fn own<T>(fork: &mut Arc<[Branch<T>; WAYS]>) -> &mut [Branch<T>; WAYS] {
     Arc::make_mut(fork)
 }
 
-fn insert<T: Keyed>(branch: &mut Branch<T>, depth: u32, new: Entry<T>) -> bool {
+fn insert<T>(branch: &mut Branch<T>, depth: u32, new: Entry<T>, replaces: impl Fn(&T, &T) -> bool) -> bool {
     match branch {
-        Branch::Fork(fork) => insert(&mut own(fork)[way(new.hash, depth)], depth + 1, new),
+        Branch::Fork(fork) => insert(&mut own(fork)[way(new.hash, depth)], depth + 1, new, replaces),
         Branch::Block(block) => {
             let from = block.partition_point(|entry| entry.hash < new.hash);
             let same = block[from..].iter().take_while(|entry| entry.hash == new.hash);
-            let found = same.clone().position(|entry| entry.value.key() == new.value.key());
+            let found = same.clone().position(|entry| replaces(&entry.value, &new.value));
             let is_new = found.is_none();
             if let (Some(offset), Some(entries)) = (found, Arc::get_mut(block)) {
                 entries[from + offset] = new;
@@ -356,10 +369,7 @@ fn split<T>(block: &[Entry<T>], depth: u32) -> Branch<T> {
 fn remove<T: Keyed>(branch: &mut Branch<T>, depth: u32, hash: u64, key: &[u8]) -> bool {
     match branch {
         Branch::Block(block) => {
-            let Some(at) = block
-                .iter()
-                .position(|entry| entry.hash == hash && entry.value.key() == key)
-            else {
+            let Some(at) = block.iter().position(|entry| entry.hash == hash && entry.value.is(key)) else {
                 return false;
             };
             *block = block
