@@ -27,7 +27,7 @@ use nodens_wire::NameBuf;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use crate::kubernetes::Secondaries;
+use crate::kubernetes::{Secondaries, Terms};
 use crate::notify::Notify;
 use crate::output;
 use crate::publish::Publisher;
@@ -42,14 +42,14 @@ pub struct ClusterRebuild {
     slices: HashMap<(Of, ObjectKey), Box<[u8]>>,
     /// By namespace.
     pods: HashMap<Box<str>, Pods>,
-    /// Pods are told apart by their names too.
-    keeps_pod_names: bool,
     /// Everything has been read once.
     synced: Arc<AtomicBool>,
     publisher: Arc<Publisher>,
     status: Arc<Status>,
-    /// Who may have the zones whole.
-    secondaries: watch::Receiver<Secondaries>,
+    /// What a reload may change.
+    terms: watch::Receiver<Terms>,
+    /// Those of the last version.
+    in_use: Terms,
     /// Told of each version, once everything has been read.
     versions: watch::Sender<()>,
     /// Tells them, as long as they are those.
@@ -122,22 +122,22 @@ impl ClusterRebuild {
     pub fn new(
         id: ZoneId,
         cluster: Cluster,
-        keeps_pod_names: bool,
         synced: Arc<AtomicBool>,
         publisher: Arc<Publisher>,
         status: Arc<Status>,
-        secondaries: watch::Receiver<Secondaries>,
+        terms: watch::Receiver<Terms>,
     ) -> Self {
+        let in_use = terms.borrow().clone();
         Self {
             id,
             cluster,
             slices: HashMap::new(),
             pods: HashMap::new(),
-            keeps_pod_names,
             synced,
             publisher,
             status,
-            secondaries,
+            terms,
+            in_use,
             versions: watch::Sender::default(),
             telling: JoinSet::new(),
         }
@@ -148,7 +148,7 @@ impl ClusterRebuild {
         self.hand_out();
         loop {
             tokio::select! {
-                Ok(()) = self.secondaries.changed() => self.hand_out(),
+                Ok(()) = self.terms.changed() => self.take_terms(),
                 message = messages.recv() => match message {
                     Some(message) => self.apply(message),
                     None => break,
@@ -161,12 +161,31 @@ impl ClusterRebuild {
         }
     }
 
+    /// Serves what is known in another way. It becomes a new version where that can be seen.
+    fn take_terms(&mut self) {
+        let terms = self.terms.borrow_and_update().clone();
+        let mut editor = self.cluster.edit();
+        if terms.showing != self.in_use.showing {
+            editor.show_anew(terms.showing.zones.clone());
+        }
+        let mut pods = Vec::new();
+        if terms.keeps_pod_names != self.in_use.keeps_pod_names {
+            pods = self.take_pods(&mut editor);
+        }
+        self.in_use = terms;
+        for (key, pod) in pods {
+            self.put_pod(key, Some(pod), &mut editor);
+        }
+        self.cluster = editor.finish(unix_secs());
+        self.hand_out();
+    }
+
     /// Hands the zones to those who may have them now: what changes is kept for them, and they are told of it.
     fn hand_out(&mut self) {
-        let Secondaries { any, notify } = self.secondaries.borrow_and_update().clone();
-        self.cluster = self.cluster.clone().with_history(any);
+        let Secondaries { any, notify } = &self.in_use.secondaries;
+        self.cluster = self.cluster.clone().with_history(*any);
         self.publish();
-        self.telling = Notify::follow(&notify, &self.versions);
+        self.telling = Notify::follow(notify, &self.versions);
         if self.cluster.is_synced() {
             self.versions.send_replace(());
         }
@@ -256,7 +275,7 @@ impl ClusterRebuild {
         let Some(mut owner) = labels([&*key.namespace]).map(Vec::from) else {
             return;
         };
-        if self.keeps_pod_names {
+        if self.in_use.keeps_pod_names {
             owner.extend_from_slice(key.name.as_bytes());
         }
         let ObjectKey { namespace: own, name } = key;
@@ -273,7 +292,7 @@ impl ClusterRebuild {
         };
         let before = before.as_deref().unwrap_or_default();
         // A name is one pod's alone.
-        let counts = !self.keeps_pod_names;
+        let counts = !self.in_use.keeps_pod_names;
         // At an address that it had already, its labels may be others.
         let is_news = |address: &&IpAddr| !before.contains(address) || !labels.is_empty();
         for address in now.iter().filter(is_news) {
@@ -290,6 +309,28 @@ impl ClusterRebuild {
         if pods.addresses.is_empty() {
             self.pods.remove(&own);
         }
+    }
+
+    /// Takes all pods out. They have no labels: with those that are told come and go other settings of the source.
+    fn take_pods(&mut self, editor: &mut Editor) -> Vec<(ObjectKey, source::Pod)> {
+        let mut all = Vec::new();
+        for (namespace, pods) in &self.pods {
+            for (name, addresses) in &pods.addresses {
+                let key = ObjectKey {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                };
+                let pod = source::Pod {
+                    addresses: addresses[..].into(),
+                    labels: Box::default(),
+                };
+                all.push((key, pod));
+            }
+        }
+        for (key, _) in &all {
+            self.put_pod(key.clone(), None, editor);
+        }
+        all
     }
 }
 

@@ -10,8 +10,8 @@ use nodens_engine::log::{Classes, LogRule};
 use nodens_engine::plan::rewrite::Rewrite;
 use nodens_engine::plan::view::View;
 use nodens_engine::plan::{
-    Auto, Cache, Catalog, Clients, Copied, Forward, Hosts, LoadBalance, Local, Plan, Primaries, Secondary, Source,
-    Step, Templates, Transfer, ZoneMap,
+    Auto, Cache, Catalog, Clients, Copied, External, Forward, Hosts, Kubernetes, LoadBalance, Local, Plan, Primaries,
+    Secondary, Source, Step, Templates, Transfer, ZoneMap,
 };
 use nodens_engine::snapshot::{Choice, Config, Listener, Route, ZoneId};
 use nodens_engine::stream::StreamLimits;
@@ -29,7 +29,7 @@ use crate::certificates::{self, Certificates};
 use crate::corefile::settings::{self, Key, PathSetting, Scheme, ServerBlock};
 use crate::corefile::{Diagnostic, Span};
 use crate::forward::StanzaKey;
-use crate::kubernetes::{self, ClusterSource};
+use crate::kubernetes::{self, ClusterSource, Secondaries, Showing, Terms};
 use crate::loops::Probed;
 use crate::members::MemberSettings;
 use crate::notify::Notify;
@@ -438,7 +438,8 @@ impl Compiler<'_> {
                 rules: block.rewrite.as_slice().into(),
             }));
         }
-        steps.extend(steps::autopath(block, cluster, self.hash).map(Step::Autopath));
+        let id = cluster.as_ref().map(|(_, inside)| inside.data);
+        steps.extend(steps::autopath(block, id, self.hash).map(Step::Autopath));
         if !block.acl.is_empty() {
             steps.push(Step::Acl(steps::acl(block, self.hash)));
         }
@@ -485,8 +486,7 @@ impl Compiler<'_> {
                 fallthrough_unsupported: hosts.fallthrough_unsupported,
             }));
         }
-        if let (Some(stanza), Some(id)) = (&block.kubernetes, cluster) {
-            let (outside, inside) = kubernetes::steps(block, stanza, id, self.hash);
+        if let Some((outside, inside)) = cluster {
             steps.extend(outside.map(|step| Step::K8sExternal(Box::new(step))));
             steps.push(Step::Kubernetes(inside));
         }
@@ -703,25 +703,33 @@ impl Compiler<'_> {
         }
     }
 
-    /// Where the cluster of a block is published.
-    fn cluster(&mut self, block: &ServerBlock, stanza: &settings::Kubernetes) -> ZoneId {
+    /// The steps that answer from the cluster of a block.
+    fn cluster(&mut self, block: &ServerBlock, stanza: &settings::Kubernetes) -> (Option<External>, Kubernetes) {
         let settings = stanza.source.clone();
         let zones = kubernetes::apexes(stanza, block.k8s_external.as_ref());
-        let secondaries = kubernetes::Secondaries::of(&block.transfer, &zones);
-        let keeps_pod_names = settings.pods && block.metadata.is_some();
-        let key = SourceKey::Kubernetes(settings.clone(), zones.clone(), keeps_pod_names);
+        let names = zones.iter().map(|zone| (zone.name.clone(), zone.authority.clone()));
+        let key = SourceKey::Kubernetes(settings.clone(), names.collect());
         let id = self.numbers.zones(key, 1)[0];
+        let (outside, inside) = kubernetes::steps(block, stanza, id, self.hash);
+        let secondaries = Secondaries::of(&block.transfer, &zones);
+        let showing = Showing {
+            zones,
+            view: Arc::clone(&inside.view),
+            external: outside.as_ref().map(|step| Arc::clone(&step.external)),
+        };
         self.out.clusters.push(ClusterSource {
             id,
+            terms: Terms {
+                showing,
+                secondaries,
+                keeps_pod_names: settings.pods && block.metadata.is_some(),
+            },
             settings,
-            zones,
-            secondaries,
-            keeps_pod_names,
             patience: stanza.startup_timeout,
             span: stanza.server_span,
             files: stanza.files.clone(),
         });
-        id
+        (outside, inside)
     }
 
     fn forward(&mut self, stanza: &settings::Forward) -> Option<Arc<Stanza>> {

@@ -12,7 +12,7 @@ use nodens_engine::zone::{Collector, RecordZone, RecordZoneBuilder, Zone};
 use nodens_sources::Record;
 use nodens_sources::hosts::{self, BadLine};
 use nodens_sources::wrong::{WrongLine, WrongLines};
-use nodens_sources::zonefile::{ZoneFile, ZoneFileError};
+use nodens_sources::zonefile::{self, ZoneFile, ZoneFileError};
 use nodens_wire::{Name, NameBuf, Rtype};
 use tokio::sync;
 
@@ -191,23 +191,33 @@ impl FileZone {
 
 /// Why a zone file stops the start, and what to do.
 fn refused(span: Span, error: &ZoneFileError) -> Findings {
-    let help = match error {
-        ZoneFileError::Unreadable { .. } => {
-            "name a file that can be read; with a `reload` other than 0 it may also come later".to_owned()
-        }
-        ZoneFileError::NoSoa { origin, .. } => format!(
-            "give it one, as in `{origin} SOA ns1.{origin} admin.{origin} 1 7200 1800 86400 300`, or name the zone that the file is \
-             of behind it"
-        ),
-        ZoneFileError::Syntax { file, origin, lines } => {
+    match error {
+        ZoneFileError::Unreadable { .. } => Diagnostic::setup(span, format!("plugin/file: {error}"))
+            .help("name a file that can be read; with a `reload` other than 0 it may also come later")
+            .into(),
+        ZoneFileError::NoSoa { file, origin } => no_soa(span, file, origin).into(),
+        ZoneFileError::Syntax {
+            file,
+            origin,
+            lines,
+            no_soa: has_none,
+        } => {
             let headline = |line: &_| format!("plugin/file: {}", ZoneFileError::of_line(file, origin, line));
             let help = "a record is `NAME [TTL] [CLASS] TYPE DATA`, and a name without a final dot is below the origin";
-            return of_lines(span, lines, headline, help);
+            let mut found = of_lines(span, lines, headline, help);
+            if *has_none {
+                found.error(no_soa(span, file, origin));
+            }
+            found
         }
-    };
-    Diagnostic::setup(span, format!("plugin/file: {error}"))
-        .help(help)
-        .into()
+    }
+}
+
+fn no_soa(span: Span, file: &Path, origin: &str) -> Diagnostic {
+    let text = zonefile::no_soa(file, origin);
+    Diagnostic::setup(span, format!("plugin/file: {text}")).help(format!(
+        "give it one, as in `{origin} SOA ns1.{origin} admin.{origin} 1 7200 1800 86400 300`, or name the zone that the file is of behind it"
+    ))
 }
 
 /// Findings for the wrong lines of the file that is named at `span`, each drawn.

@@ -27,12 +27,8 @@ pub struct ClusterSource {
     pub id: ZoneId,
     /// What the source is told.
     pub settings: kubernetes::Settings,
-    /// The zones that show it, those of `k8s_external` last.
-    pub zones: Vec<Apex>,
-    /// Who may have them whole.
-    pub secondaries: Secondaries,
-    /// The names of pods are told as metadata.
-    pub keeps_pod_names: bool,
+    /// How it is served.
+    pub terms: Terms,
     /// How long a new configuration waits for it to be read.
     pub patience: Duration,
     /// Where the API server is said.
@@ -41,7 +37,29 @@ pub struct ClusterSource {
     pub files: Vec<PathSetting>,
 }
 
-/// Who may have the zones of a cluster whole. It may change while they are served.
+/// How a cluster is served. It may change meanwhile, but for the names of its zones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// What its zones show.
+    pub showing: Showing,
+    /// Who may have them whole.
+    pub secondaries: Secondaries,
+    /// The names of pods are told as metadata.
+    pub keeps_pod_names: bool,
+}
+
+/// What the zones of a cluster show of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Showing {
+    /// The zones, those of `k8s_external` last.
+    pub zones: Vec<Apex>,
+    /// What the stanza says.
+    pub view: Arc<View>,
+    /// What `k8s_external` says.
+    pub external: Option<Arc<ExternalView>>,
+}
+
+/// Who may have the zones of a cluster whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Secondaries {
     /// There are some.

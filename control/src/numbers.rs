@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nodens_engine::cluster::Apex;
+use nodens_engine::cluster::Authority;
 use nodens_engine::io::ListenerId;
 use nodens_engine::snapshot::ZoneId;
 use nodens_sources::{etcd, kubernetes, secondary};
@@ -39,8 +39,8 @@ pub const SERIES_KEPT: usize = 1024;
 pub enum SourceKey {
     /// An `etcd` stanza.
     Etcd(etcd::Settings),
-    /// A `kubernetes` stanza, the zones that show it, and whether the names of pods are kept.
-    Kubernetes(kubernetes::Settings, Vec<Apex>, bool),
+    /// A `kubernetes` stanza, and the zones that show it.
+    Kubernetes(kubernetes::Settings, Vec<(NameBuf, Authority)>),
     /// A zone of a `file` stanza.
     File {
         /// The zone.

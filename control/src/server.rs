@@ -253,7 +253,7 @@ impl Server {
         let (kept, gone): (Vec<_>, Vec<_>) = all.partition(|own| own.zones().iter().all(|zone| used.contains(zone)));
         // Who reloads wants to see what stands in the files.
         kept.iter().for_each(Source::look);
-        kept.iter().for_each(|own| own.hand_to(&compiled.clusters));
+        kept.iter().for_each(|own| own.serve_as(&compiled.clusters));
         self.sources = kept;
         self.sources.extend(sources);
         self.numbers = numbers;

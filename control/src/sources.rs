@@ -24,7 +24,7 @@ use crate::cluster::ClusterRebuild;
 use crate::compile::{Compiled, EtcdSource, FileSource, HostsSource, WeightsSource};
 use crate::corefile::Findings;
 use crate::files::{FileZone, HostsFile};
-use crate::kubernetes::{ClusterSource, Secondaries};
+use crate::kubernetes::{ClusterSource, Terms};
 use crate::output;
 use crate::publish::Publisher;
 use crate::rebuild::{EtcdZone, Rebuild, start_serial};
@@ -62,8 +62,8 @@ pub struct Source {
     pub etcd: Option<EtcdMetrics>,
     /// Shown of a stanza of `kubernetes`.
     pub kubernetes: Option<Arc<kubernetes::Status>>,
-    /// Of a stanza of `kubernetes`: who may have its zones whole.
-    secondaries: Option<watch::Sender<Secondaries>>,
+    /// Of a stanza of `kubernetes`: how it is served.
+    terms: Option<watch::Sender<Terms>>,
     /// Asked by `ready`.
     pub reporter: Option<Arc<Reporter>>,
 }
@@ -79,7 +79,7 @@ impl Source {
             task: tokio::spawn(task),
             etcd: None,
             kubernetes: None,
-            secondaries: None,
+            terms: None,
             reporter: None,
         }
     }
@@ -109,13 +109,13 @@ impl Source {
         self.synced.iter().all(|zone| zone.load(Ordering::Acquire))
     }
 
-    /// Hands its zones, if they are those of one of these stanzas, to whom that says from now on.
-    pub fn hand_to(&self, clusters: &[ClusterSource]) {
+    /// Serves its zones, if they are those of one of these stanzas, as that says from now on.
+    pub fn serve_as(&self, clusters: &[ClusterSource]) {
         let own = clusters.iter().find(|cluster| self.zones == [cluster.id]);
-        if let (Some(cluster), Some(secondaries)) = (own, &self.secondaries) {
-            secondaries.send_if_modified(|own| {
-                let is_news = *own != cluster.secondaries;
-                own.clone_from(&cluster.secondaries);
+        if let (Some(cluster), Some(terms)) = (own, &self.terms) {
+            terms.send_if_modified(|own| {
+                let is_news = *own != cluster.terms;
+                own.clone_from(&cluster.terms);
                 is_news
             });
         }
@@ -287,23 +287,20 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
     let ClusterSource {
         id,
         settings,
-        zones,
-        secondaries,
-        keeps_pod_names,
+        terms,
         patience,
         ..
     } = source;
-    let unsynced = Cluster::unsynced(zones.clone(), start_serial(), means.hash.clone());
+    let unsynced = Cluster::unsynced(terms.showing.zones.clone(), start_serial(), means.hash.clone());
     means.publisher.zone(*id, Zone::Cluster(Box::new(unsynced.clone())));
     let synced = Arc::new(AtomicBool::new(false));
     let status = Arc::new(kubernetes::Status::default());
     let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
     let publisher = Arc::clone(&means.publisher);
-    let (secondaries, receiving) = watch::channel(secondaries.clone());
+    let (terms, receiving) = watch::channel(terms.clone());
     let rebuild = ClusterRebuild::new(
         *id,
         unsynced,
-        *keeps_pod_names,
         Arc::clone(&synced),
         publisher,
         Arc::clone(&status),
@@ -322,7 +319,7 @@ fn cluster(source: &ClusterSource, means: &Means) -> Source {
     };
     let mut source = Source::synced_later(vec![*id], vec![synced], "kubernetes", task);
     source.kubernetes = Some(status);
-    source.secondaries = Some(secondaries);
+    source.terms = Some(terms);
     source.patience = *patience;
     source
 }

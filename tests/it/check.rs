@@ -104,15 +104,20 @@ fn every_wrong_line_of_a_file_is_drawn_and_warnings_stand_behind() {
         "cedar.example:1 {\n    pprof\n    file cedar.zone\n    loadbalance weighted weights\n    auto {\n        directory zones\n    }\n}\n\
          oak.example:2 {\n    file later.zone\n}\n",
     );
-    let soa = "@ 60 IN SOA ns1 admin 7 7200 1800 86400 45\n";
     write(
         "cedar.zone",
-        &format!("{soa}a A x\nb A 192.0.2.1\nc B\n$INCLUDE more\n{}", "d A\n".repeat(22)),
+        &format!(
+            "@ NS ns1\na A x\nb A 192.0.2.1\nc B\n$INCLUDE more\n{}",
+            "d A\n".repeat(22)
+        ),
     );
     write("more", "e..f A 192.0.2.1\n  A 192.0.2.2\n");
     write("weights", "www\n192.0.2.1 0\n192.0.2.2 1\n192.0.2.3 256\n");
     fs::create_dir(folder.path().join("zones")).unwrap();
-    write("zones/db.elm.example", &format!("{soa}a A x\nb A y\n"));
+    write(
+        "zones/db.elm.example",
+        "@ 60 IN SOA ns1 admin 7 7200 1800 86400 45\na A x\nb A y\n",
+    );
     for args in [["check", "Corefile"], ["-conf", "Corefile"]] {
         let output = run(folder.path(), &args);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -130,6 +135,7 @@ fn every_wrong_line_of_a_file_is_drawn_and_warnings_stand_behind() {
             failed("cedar.zone:6"),
             failed("cedar.zone:22"),
             "Corefile:3 - and 5 more lines of this file are wrong\n".to_owned(),
+            "Corefile:3 - plugin/file: file \"cedar.zone\" has no SOA record for origin cedar.example.\n".to_owned(),
             "Corefile:4 - plugin/loadbalance: wrong weight value:\"0\" in weight file weights\n".to_owned(),
             "Corefile:4 - plugin/loadbalance: wrong weight value:\"256\" in weight file weights\n".to_owned(),
             "warning: ".to_owned(),
@@ -141,7 +147,8 @@ fn every_wrong_line_of_a_file_is_drawn_and_warnings_stand_behind() {
             !text[..behind - 9].contains("warning: ") && text.contains("(Corefile:2)"),
             "{text}"
         );
-        assert_eq!(text.matches("3 |     file cedar.zone").count(), 1, "{text}");
+        // Above the first line, and again for the SOA.
+        assert_eq!(text.matches("3 |     file cedar.zone").count(), 2, "{text}");
     }
     let output = run(folder.path(), &["check", "Corefile"]);
     let text = String::from_utf8_lossy(&output.stderr);

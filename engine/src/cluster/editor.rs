@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::entry::Entry;
-use super::history::{Changed, Version};
+use super::history::{Changed, History, Version};
 use super::objects::{Address, External, Kind, Service, Slice};
 use super::pod::{self, PodLabels};
 use super::reverse::{Rank, Reversed, Side};
-use super::{Cluster, Namespace};
+use super::{Apex, Cluster, Namespace};
 use crate::zone::soa::next_serial;
 use crate::zone::trie::Keyed as _;
 
@@ -33,6 +33,8 @@ pub struct Editor {
     /// What is to be told of this version, where that is kept.
     changes: Changes,
     changed: bool,
+    /// What has not changed is shown in another way too.
+    is_shown_anew: bool,
     was_synced: bool,
 }
 
@@ -54,6 +56,7 @@ impl Editor {
             namespaces: BTreeMap::new(),
             changes: BTreeMap::new(),
             changed: false,
+            is_shown_anew: false,
         }
     }
 
@@ -134,6 +137,13 @@ impl Editor {
         known.filter(|pod| pod::is_of(pod.key(), own.key()))
     }
 
+    /// All is shown in another way from now on, in the same zones, whose SOAs may be others. Who has them is told all of it.
+    pub fn show_anew(&mut self, zones: Vec<Apex>) {
+        self.cluster.zones = zones.into();
+        self.is_shown_anew = true;
+        self.changed = true;
+    }
+
     /// Everything has been read once.
     pub fn synced(&mut self) {
         self.cluster.synced = true;
@@ -190,6 +200,10 @@ impl Editor {
     fn remember(&mut self) {
         // Nobody was given a zone before everything had been read.
         if self.cluster.history.is_none() || !self.was_synced {
+            return;
+        }
+        if self.is_shown_anew {
+            self.cluster.history = Some(History::default());
             return;
         }
         let mut changes = std::mem::take(&mut self.changes);

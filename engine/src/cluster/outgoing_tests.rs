@@ -376,6 +376,27 @@ fn a_change_of_name_servers_is_told_with_the_whole_zone() {
 }
 
 #[test]
+fn what_is_shown_anew_is_told_with_the_whole_zone() {
+    let mut editor = orchard();
+    editor.synced();
+    let cluster = editor.finish(100).with_history(true);
+    let mut secondary = Secondary::whole(&cluster, &shows(Zoned::Forward, view()));
+    let mut editor = cluster.edit();
+    let mut zones = zones();
+    zones[0].minimum = 40;
+    editor.show_anew(zones);
+    editor.service(Of::Cluster, &wire("web.orchard"), None);
+    let cluster = editor.finish(100);
+    let anew = shows(Zoned::Forward, View { ttl: 40, ..view() });
+    assert!(!secondary.follow(&cluster, &anew));
+    assert!(secondary.records.iter().all(|record| !record.contains(" 5 A ")));
+    // From there on the differences are enough again.
+    let mut editor = cluster.edit();
+    editor.service(Of::Cluster, &wire("gone.orchard"), Some(service(Kind::Endpoints, &[])));
+    assert!(secondary.follow(&editor.finish(100), &anew));
+}
+
+#[test]
 fn so_much_of_the_past_is_kept() {
     let mut cluster = many(1, 4_000).with_history(true);
     let all = shows(Zoned::Forward, view());

@@ -31,6 +31,7 @@ pub(super) fn load(
         is_over: false,
         found: ZoneFile::default(),
         serial: None,
+        hides_soa: false,
     };
     let mut scope = Scope {
         origin: zone.to_buf().folded(),
@@ -40,6 +41,7 @@ pub(super) fn load(
     };
     loader.file(file, contents, &mut scope, 0);
     let origin = || zone.to_string();
+    let no_soa = loader.serial.is_none() && !loader.hides_soa;
     let (found, serial) = loader
         .wrong
         .or((loader.found, loader.serial))
@@ -47,6 +49,7 @@ pub(super) fn load(
             file: file.to_owned(),
             origin: origin(),
             lines,
+            no_soa,
         })?;
     match serial {
         Some(serial) => Ok(ZoneFile { serial, ..found }),
@@ -67,6 +70,8 @@ struct Loader<'z> {
     is_over: bool,
     found: ZoneFile,
     serial: Option<u32>,
+    /// A wrong line may be the SOA, or keep it from being read.
+    hides_soa: bool,
 }
 
 /// What entries that leave something out inherit. An included file begins with a copy, and leaves none behind.
@@ -101,8 +106,15 @@ impl Loader<'_> {
         while !self.is_over {
             let (line, done) = match scanner.next() {
                 Ok(None) => return,
-                Ok(Some(entry)) => (entry.line, self.entry(file, &entry, scope, depth)),
-                Err((line, text)) => (line, Err(text)),
+                Ok(Some(entry)) => {
+                    let done = self.entry(file, &entry, scope, depth);
+                    self.hides_soa |= done.is_err() && may_hide_soa(&entry);
+                    (entry.line, done)
+                }
+                Err((line, text)) => {
+                    self.hides_soa = true;
+                    (line, Err(text))
+                }
             };
             if let Err(text) = done {
                 self.wrong.note(file, contents, line, clip(text));
@@ -224,6 +236,13 @@ impl Loader<'_> {
         });
         Ok(())
     }
+}
+
+/// Whether the zone may have its SOA in an entry, or with the names and files that it is about.
+fn may_hide_soa(entry: &Entry<'_>) -> bool {
+    let directs = |token: &Token<'_>| token.text.starts_with(b"$") && !token.text.eq_ignore_ascii_case(b"$TTL");
+    entry.tokens.first().is_some_and(directs)
+        || entry.tokens.iter().any(|token| token.text.eq_ignore_ascii_case(b"SOA"))
 }
 
 /// One record as a line of a zone file has it, with names that are absolute whether they end in a dot or not; its class does

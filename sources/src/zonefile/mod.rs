@@ -68,9 +68,11 @@ pub enum ZoneFileError {
         origin: String,
         /// At least one.
         lines: WrongLines,
+        /// There is no SOA either, and none of these lines can be in its way.
+        no_soa: bool,
     },
     /// Without one it is no zone.
-    #[error("file \"{}\" has no SOA record for origin {origin}", file.display())]
+    #[error("{}", no_soa(file, origin))]
     NoSoa {
         /// As given.
         file: PathBuf,
@@ -87,12 +89,24 @@ impl ZoneFileError {
 
     /// All that is to be said, a line of it for each that is wrong.
     pub fn sentences(&self) -> Vec<String> {
-        let Self::Syntax { file, origin, lines } = self else {
+        let Self::Syntax {
+            file,
+            origin,
+            lines,
+            no_soa,
+        } = self
+        else {
             return vec![self.to_string()];
         };
         let wrong = lines.first.iter().map(|line| Self::of_line(file, origin, line));
-        wrong.chain(lines.more()).collect()
+        let no_soa = no_soa.then(|| self::no_soa(file, origin));
+        wrong.chain(lines.more()).chain(no_soa).collect()
     }
+}
+
+/// What is to be said of a zone without a SOA.
+pub fn no_soa(file: &Path, origin: &str) -> String {
+    format!("file \"{}\" has no SOA record for origin {origin}", file.display())
 }
 
 fn syntax(file: &Path, origin: &str, at: &WrongLine, text: impl fmt::Display) -> String {

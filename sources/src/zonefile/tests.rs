@@ -308,6 +308,35 @@ fn every_wrong_line_is_told_once() {
 }
 
 #[test]
+fn a_missing_soa_is_told_beside_wrong_lines_that_cannot_be_in_its_way() {
+    let sentences = |text: &str| load(&[("z", text)]).unwrap_err().sentences();
+    let no_soa = "file \"z\" has no SOA record for origin cedar.example.";
+    for text in [
+        "a A x",
+        "a A x\noak.example. SOA . . 1 1 1 1 1",
+        "$TTL 1y",
+        "a..b A 192.0.2.1",
+    ] {
+        assert_eq!(sentences(text).last().unwrap(), no_soa, "{text}");
+    }
+    let many = sentences(&"a B\n".repeat(WRONG_LINES_MAX + 1));
+    assert_eq!(
+        many[WRONG_LINES_MAX..],
+        ["and 1 more lines of this file are wrong", no_soa]
+    );
+    let soa = "@ SOA . . 1 1 1 1 1";
+    for text in [
+        &format!("{soa}\na A x"),
+        "@ soa . . 1 1 1 1 y",
+        "$INCLUDE gone",
+        &format!("$ORIGIN a..b\n{soa} (\nb B"),
+        &format!("a B\nb A )\n{soa}"),
+    ] {
+        assert!(sentences(text).iter().all(|line| line != no_soa), "{text}");
+    }
+}
+
+#[test]
 fn generated_records() {
     check(
         "$GENERATE 1-2 n$ 5 A 192.0.2.${10}\nx A 192.0.2.9",

@@ -230,6 +230,7 @@ fn directive(line: &Line, scope: &mut Scope<'_>, block: &mut ServerBlock) {
         "tls" if block.tls.is_some() => {
             let text = "plugin/tls: TLS already configured for this server instance";
             scope.error(line.name.span, text);
+            tls::tls(line, scope);
         }
         "tls" => block.tls = tls::tls(line, scope),
         "transfer" => block.transfer.push(transfer::transfer(line, scope)),
@@ -272,7 +273,7 @@ fn show_form(line: &Line, errors: &mut [Diagnostic]) {
     }
 }
 
-/// A directive that may stand in a block once.
+/// A directive that may stand in a block once. A second one is read for its own mistakes: its options may be wanted above.
 fn once<T>(setting: &mut Option<T>, line: &Line, scope: &mut Scope<'_>, read: fn(&Line, &mut Scope<'_>) -> Option<T>) {
     if setting.is_some() {
         let text = format!(
@@ -283,6 +284,7 @@ fn once<T>(setting: &mut Option<T>, line: &Line, scope: &mut Scope<'_>, read: fn
         scope
             .findings
             .error(error.help("take it out, or put its options into the one above"));
+        read(line, scope);
         return;
     }
     *setting = read(line, scope);

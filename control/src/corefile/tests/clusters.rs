@@ -248,10 +248,14 @@ fn what_is_refused() {
     ] {
         error("cluster.local oak.example", options, expected);
     }
-    let (_, errors, _) = read("kubernetes\nkubernetes");
+    let (_, errors, _) = read("kubernetes\nkubernetes {\nttl 5000\nlables a=b\n}");
     assert_eq!(
         errors,
-        ["plugin/kubernetes: this plugin can only be used once per Server Block"]
+        [
+            "plugin/kubernetes: this plugin can only be used once per Server Block",
+            "ttl must be in range [0, 3600]: 5000",
+            "unknown property 'lables'"
+        ]
     );
     let (_, warnings) = kubernetes("cluster.local", "upstream 192.0.2.1");
     assert_eq!(warnings.len(), 1);
