@@ -77,20 +77,17 @@ impl Cluster {
         addresses
     }
 
-    /// Where this server is reached from outside: by the addresses of its services, else by its own.
+    /// Where this server is reached from outside: by the addresses of its services, hidden ones too, else by its own.
     pub(super) fn server_addresses_outside<'z>(&'z self, view: &'z View) -> Vec<&'z Address> {
         let mut addresses = Vec::new();
-        for own in &view.own {
-            self.each_of(view, Side::Inside, own, |_, entry| {
-                let external = entry.service.iter().flat_map(|service| &service.external);
-                for address in external.filter_map(External::address) {
-                    if !addresses.contains(&address) {
-                        addresses.push(address);
-                    }
+        self.own_services(view, |entry, _| {
+            let external = entry.service.iter().flat_map(|service| &service.external);
+            for address in external.filter_map(External::address) {
+                if !addresses.contains(&address) {
+                    addresses.push(address);
                 }
-                ControlFlow::Continue(())
-            });
-        }
+            }
+        });
         if addresses.is_empty() {
             addresses.extend(&view.own);
         }

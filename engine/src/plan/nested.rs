@@ -164,7 +164,7 @@ impl<'z> Walk<'_, 'z> {
         answer.rcode = rewrite.rcode(done, answer.rcode);
         answer.rclass = asked.rclass;
         // The options of another server's reply would stand in the place of these, and they are not passed on.
-        let is_own = !matches!(answer.by, Some(StepName::Forward | StepName::Cache));
+        let is_own = !matches!(answer.by, Some(StepName::Forward | StepName::Proxy | StepName::Cache));
         if depth == 0 && is_own {
             answer.options = rewrite.shown(done, self.setting.client.query.opt.as_ref());
         }
