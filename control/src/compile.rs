@@ -27,7 +27,7 @@ use crate::auto::AutoSource;
 use crate::caches;
 use crate::certificates::{self, Certificates};
 use crate::corefile::settings::{self, Key, PathSetting, Scheme, ServerBlock};
-use crate::corefile::{Diagnostic, Span};
+use crate::corefile::{Diagnostic, Span, is_preferred};
 use crate::forward::StanzaKey;
 use crate::kubernetes::{self, ClusterSource, Secondaries, Showing, Terms};
 use crate::loops::Probed;
@@ -70,7 +70,7 @@ pub struct Compiled {
     pub caches: Vec<CacheMetrics>,
     /// What handles queries, for each server and zone.
     pub plugins: Vec<PluginEnabled>,
-    /// `zone:port`, one for each zone of each address, in file order.
+    /// `zone:port`, one for each zone of each address, in file order; a warning in front of what is no name of hosts.
     pub start_lines: Vec<String>,
     /// Things to be said once.
     pub notices: Vec<String>,
@@ -243,6 +243,11 @@ impl Compiler<'_> {
                 } else {
                     String::new()
                 };
+                if !is_preferred(key.zone.as_name()) {
+                    let text = key.zone.to_string();
+                    let line = format!("Warning: Domain {text:?} does not follow RFC1035 preferred syntax");
+                    self.out.start_lines.push(line);
+                }
                 self.out
                     .start_lines
                     .push(format!("{}{}:{}{on}", key.scheme.prefix(), key.zone, key.port));

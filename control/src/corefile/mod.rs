@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 pub use diagnostic::{Colour, Diagnostic, Findings};
 pub use settings::Corefile;
 pub use source::{Machine, Sources, Span, World};
-pub use zone::is_reverse;
+pub use zone::{is_preferred, is_reverse};
 
 use source::Source;
 

@@ -123,6 +123,17 @@ pub fn is_reverse(zone: Name<'_>) -> bool {
     arpa.any(|arpa| zone.is_within(arpa))
 }
 
+/// Whether a zone keeps to the syntax for names of hosts (RFC 1035 §2.3.1). The root and reverse zones are let pass.
+pub fn is_preferred(zone: Name<'_>) -> bool {
+    let is_alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let is_preferred = |label: &[u8]| {
+        label.first().is_some_and(u8::is_ascii_alphabetic)
+            && is_alphanumeric(label.last())
+            && label.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+    };
+    is_reverse(zone) || zone.labels().all(is_preferred)
+}
+
 /// The reverse zones of a net in CIDR notation; host bits do not count. None where the text is no net.
 fn reverse_zones(text: &str) -> Option<Vec<NameBuf>> {
     let (address, mask) = text.split_once('/')?;
@@ -205,6 +216,23 @@ mod tests {
         check("*.cedar.example", "*.cedar.example.");
         check("192.0.2.1", "192.0.2.1.");
         check("0/25.2.0.192.in-addr.arpa", "0/25.2.0.192.in-addr.arpa.");
+    }
+
+    #[test]
+    fn preferred_syntax() {
+        for (zone, expected) in [
+            (".", true),
+            ("cedar-1.example", true),
+            ("64/27.2.0.192.in-addr.arpa", true),
+            ("cedar_1.example", false),
+            ("1cedar.example", false),
+            ("cedar-.example", false),
+            ("*.example", false),
+            ("192.0.2.1", false),
+        ] {
+            let name = NameBuf::from_text(zone).unwrap();
+            assert_eq!(is_preferred(name.as_name()), expected, "{zone}");
+        }
     }
 
     #[test]

@@ -659,9 +659,12 @@ fn stripped(name: &[u8], strip: u16) -> &[u8] {
     if rest == [0] { name } else { rest }
 }
 
-/// The name that a key stands for: its components from the last to the first, then the zone.
+/// The name that a key stands for: its components from the last to the first, then the zone. A slash at its end is
+/// nothing.
 fn made_name(service: &Service, apex: Name<'_>, name: &mut ArrayVec<u8, 255>) -> Option<()> {
-    for component in service.components().rev() {
+    let mut components = service.components().rev().peekable();
+    let _ = components.next_if(|last| last.is_empty());
+    for component in components {
         let before = name.len();
         for label in component::labels(component) {
             let label = label?;

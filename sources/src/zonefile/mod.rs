@@ -2,20 +2,22 @@
 //!
 //! ```text
 //!   bytes ── scan ──> entries ── load ──> owner, TTL, class, type ── rdata ──> Record
-//!            brackets,           $ORIGIN, $TTL,                svcb, and the `domain` crate
-//!            quotes, comments    $INCLUDE, $GENERATE           for rare types
+//!            brackets,           $ORIGIN, $TTL,                svcb, location, uncommon, and the
+//!            quotes, comments    $INCLUDE, $GENERATE           `domain` crate for rare types
 //! ```
 //!
-//! The `domain` crate's own file parser knows no units in times, so everything but the data of rare types is ours.
+//! The `domain` crate's own file parser knows no units in times, so everything but the data of some rare types is ours.
 
 mod generate;
 mod load;
+mod location;
 mod rdata;
 mod scan;
 mod svcb;
 #[cfg(test)]
 mod tests;
 mod text;
+mod uncommon;
 
 use std::fmt;
 use std::io;

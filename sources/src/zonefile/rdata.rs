@@ -7,7 +7,7 @@ use domain::zonefile::inplace;
 use nodens_wire::{Name, NameBuf, Rtype, rdata};
 
 use super::scan::Token;
-use super::{svcb, text};
+use super::{svcb, text, uncommon};
 
 /// Strings of TXT records are cut to this length.
 const STRING_LEN_MAX: usize = 255;
@@ -33,7 +33,15 @@ pub(super) fn soa_serial(data: &[u8]) -> Option<u32> {
 fn generic(tokens: &[Token<'_>]) -> Result<Vec<u8>, String> {
     let (length, digits) = tokens.split_first().ok_or(r"\# needs a length")?;
     let length: u16 = text::number(length.text, "length")?;
-    let digits = digits.iter().flat_map(|token| token.text);
+    let bytes = hex(digits.iter().flat_map(|token| token.text)).ok_or("bad hexadecimal digits")?;
+    if bytes.len() != usize::from(length) {
+        return Err(format!("{length} bytes announced, {} given", bytes.len()));
+    }
+    Ok(bytes)
+}
+
+/// The bytes that hexadecimal digits stand for, two each.
+pub(super) fn hex<'d>(digits: impl Iterator<Item = &'d u8>) -> Option<Vec<u8>> {
     let digits: Option<Vec<u8>> = digits
         .map(|&digit| {
             char::from(digit)
@@ -41,13 +49,8 @@ fn generic(tokens: &[Token<'_>]) -> Result<Vec<u8>, String> {
                 .and_then(|digit| u8::try_from(digit).ok())
         })
         .collect();
-    let digits = digits
-        .filter(|digits| digits.len() % 2 == 0)
-        .ok_or("bad hexadecimal digits")?;
-    if digits.len() / 2 != usize::from(length) {
-        return Err(format!("{length} bytes announced, {} given", digits.len() / 2));
-    }
-    Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 fn known(rtype: Rtype, tokens: &[Token<'_>], origin: Name<'_>) -> Result<Vec<u8>, String> {
@@ -105,8 +108,7 @@ fn known(rtype: Rtype, tokens: &[Token<'_>], origin: Name<'_>) -> Result<Vec<u8>
             fields.string("os")?;
         }
         Rtype::CAA => {
-            let flags: u8 = text::number(fields.next("flags")?.text, "flags")?;
-            fields.data.push(flags);
+            fields.u8("flags")?;
             fields.string("tag")?;
             let value = text::unescape(fields.next("value")?.text)?;
             fields.data.extend(value);
@@ -122,6 +124,7 @@ fn known(rtype: Rtype, tokens: &[Token<'_>], origin: Name<'_>) -> Result<Vec<u8>
             fields.name()?;
             svcb::params(std::mem::take(&mut fields.tokens), &mut fields.data)?;
         }
+        _ if uncommon::read(rtype, &mut fields)? => {}
         _ => return rare(rtype, tokens, origin),
     }
     match fields.tokens.first() {
@@ -164,32 +167,39 @@ fn rare(rtype: Rtype, tokens: &[Token<'_>], origin: Name<'_>) -> Result<Vec<u8>,
     }
 }
 
-struct Fields<'a, 't, 'o> {
-    tokens: &'a [Token<'t>],
+/// The words of a record that are still to be read, and the data that those before them made.
+pub(super) struct Fields<'a, 't, 'o> {
+    pub(super) tokens: &'a [Token<'t>],
     origin: Name<'o>,
-    data: Vec<u8>,
+    pub(super) data: Vec<u8>,
 }
 
 impl<'t> Fields<'_, 't, '_> {
-    fn next(&mut self, what: &str) -> Result<Token<'t>, String> {
+    pub(super) fn next(&mut self, what: &str) -> Result<Token<'t>, String> {
         let (first, rest) = self.tokens.split_first().ok_or_else(|| format!("no {what}"))?;
         self.tokens = rest;
         Ok(*first)
     }
 
-    fn address<T: std::str::FromStr>(&mut self) -> Result<T, String> {
+    pub(super) fn address<T: std::str::FromStr>(&mut self) -> Result<T, String> {
         let token = self.next("address")?;
         let address = std::str::from_utf8(token.text).ok().and_then(|text| text.parse().ok());
         address.ok_or_else(|| format!("bad address \"{}\"", token.text.escape_ascii()))
     }
 
-    fn u16(&mut self, what: &str) -> Result<(), String> {
+    pub(super) fn u8(&mut self, what: &str) -> Result<(), String> {
+        let number = text::number(self.next(what)?.text, what)?;
+        self.data.push(number);
+        Ok(())
+    }
+
+    pub(super) fn u16(&mut self, what: &str) -> Result<(), String> {
         let number: u16 = text::number(self.next(what)?.text, what)?;
         self.data.extend(number.to_be_bytes());
         Ok(())
     }
 
-    fn name(&mut self) -> Result<(), String> {
+    pub(super) fn name(&mut self) -> Result<(), String> {
         let name = self.read_name()?;
         self.data.extend_from_slice(name.as_bytes());
         Ok(())
@@ -206,7 +216,7 @@ impl<'t> Fields<'_, 't, '_> {
         text::name(token.text, self.origin)
     }
 
-    fn string(&mut self, what: &str) -> Result<(), String> {
+    pub(super) fn string(&mut self, what: &str) -> Result<(), String> {
         let bytes = text::unescape(self.next(what)?.text)?;
         let length = u8::try_from(bytes.len()).map_err(|_| format!("{what} of more than {STRING_LEN_MAX} bytes"))?;
         self.data.push(length);

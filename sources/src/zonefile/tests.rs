@@ -395,7 +395,7 @@ fn what_is_refused() {
     refuse("a TYPE1 \\# 3 000000", "A: the data do not fit the type");
     refuse("a TYPE65400 \\# 2 00", "2 bytes announced, 1 given");
     refuse("a TYPE65400 \\# 1 0g", "bad hexadecimal digits");
-    refuse("a LOC 1 N 1 E 1m", "\\# LENGTH HEX");
+    refuse("a KEY 256 3 8 AQID", "\\# LENGTH HEX");
     refuse("a MX mail", "bad preference \"mail\"");
     refuse("a HINFO x", "no os");
     refuse("a A (", "a bracket that is not closed");
@@ -405,6 +405,76 @@ fn what_is_refused() {
             .to_string()
             .contains("names no owner")
     );
+}
+
+#[test]
+fn data_of_uncommon_types() {
+    // The data as dnspython writes them.
+    for (text, data) in [
+        (
+            "a LOC 52 22 23.000 N 4 53 32.000 E -2.00m 0.00m 10000m 10m",
+            "000016138b3cf018810cbce0009895b8",
+        ),
+        (
+            "a LOC 42 21 54 N 71 06 18 W -24m 30m",
+            "0033161389172dd070be15f000988d20",
+        ),
+        ("a LOC 1 S 2 W 100", "001216137fc911807f9223000098bd90"),
+        (
+            "a LOC 0 0 0.5 S 180 E 42849672.95m 90000000m 1.23 12",
+            "009912137ffffe0ca69fb200ffffffff",
+        ),
+        ("a CERT PKIX 12345 8 AQID BAU=", "00013039080102030405"),
+        ("a CERT 65280 1 0 AQID", "ff00000100010203"),
+        ("a DHCID AQID BA==", "01020304"),
+        (
+            "a PX 10 map822.x mapx400",
+            "000a066d61703832320178056365646172076578616d706c6500076d617078343030056365646172076578616d706c6500",
+        ),
+        ("a LP 10 l64", "000a036c3634056365646172076578616d706c6500"),
+        ("a L32 10 10.1.2.0", "000a0a010200"),
+        ("a L64 10 2001:0db8:1140:1000", "000a20010db811401000"),
+        ("a NID 10 0014:4fff:ff20:ee64", "000a00144fffff20ee64"),
+        ("a EUI48 00-00-5e-00-53-2a", "00005e00532a"),
+        ("a EUI64 00-00-5e-ef-10-00-00-2a", "00005eef1000002a"),
+        ("a X25 311061700956", "0c333131303631373030393536"),
+        (
+            r#"a ISDN 150862028003217 "004""#,
+            "0f31353038363230323830303332313703303034",
+        ),
+        ("a ISDN 1", "0131"),
+        (
+            "a GPOS -32.6882 116.8652 10.0",
+            "082d33322e36383832083131362e383635320431302e30",
+        ),
+        ("a CSYNC 66 3 A NS AAAA TYPE257", "000000420003000460000008010140"),
+        (
+            "a APL 1:192.168.32.0/21 !1:192.168.38.0/28 2:2001:db8::/32 1:0.0.0.0/0",
+            "00011503c0a82000011c83c0a8260002200420010db800010000",
+        ),
+    ] {
+        let rtype = text.split(' ').nth(1).unwrap();
+        check(text, &[&format!("a.cedar.example. 60 {rtype} {data}")]);
+    }
+    refuse("a LOC 91 N 1 E 1m", "the latitude is over 90 degrees");
+    refuse("a LOC 1 60 N 1 E 1m", "bad latitude \"60\"");
+    refuse("a LOC 1 2 3 4 N 1 E 1m", "bad latitude \"4\"");
+    refuse("a LOC 1 N 1", "no direction behind the longitude");
+    refuse("a LOC N 1 E 1m", "bad latitude \"N\"");
+    refuse("a LOC 1 N 1 E", "no altitude");
+    refuse("a LOC 1 N 1 E -100001m", "bad altitude");
+    refuse("a LOC 1 N 1 E 1m 90000001000m", "bad size");
+    refuse("a LOC 1 N 1 E 1m 1m 1m 1m 1m", "\"1m\" is too much");
+    refuse("a CERT FOO 1 1 AQID", "bad type \"FOO\"");
+    refuse("a CERT 1 1 1 AQI", "bad base64");
+    refuse("a SMIMEA 3 1 1 012", "bad hexadecimal digits");
+    refuse("a EUI48 00-00-5e-00-53", "bad address");
+    refuse("a EUI48 00-00-5e-00-053-2", "bad address");
+    refuse("a NID 10 0014:4fff:ff20", "bad locator");
+    refuse("a CSYNC 66 3 FOO", "unknown type \"FOO\"");
+    refuse("a APL 1:192.0.2.0/33", "bad prefix");
+    refuse("a APL 2:192.0.2.0/24", "bad prefix");
+    refuse("a X25 1 2", "\"2\" is too much");
 }
 
 proptest! {
