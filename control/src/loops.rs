@@ -31,6 +31,8 @@ pub struct Probed {
     pub zone: NameBuf,
     /// Where it listens first.
     pub address: SocketAddr,
+    /// The same as CoreDNS writes it: without an address where the block is not bound to one.
+    listener: String,
 }
 
 /// The probes of a configuration; they end with it.
@@ -54,16 +56,28 @@ impl Loops {
 impl Probed {
     /// The probe of a block that listens there; every address is reached by that of the machine itself.
     pub fn new(canary: Arc<Canary>, zone: NameBuf, mut address: SocketAddr, is_bound: bool) -> Self {
+        let listener = if is_bound {
+            address.to_string()
+        } else {
+            format!(":{}", address.port())
+        };
         match address.ip() {
             IpAddr::V6(ip) if ip.is_unspecified() && is_bound => address.set_ip(Ipv6Addr::LOCALHOST.into()),
             ip if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
             _ => {}
         }
-        Self { canary, zone, address }
+        Self {
+            canary,
+            zone,
+            address,
+            listener,
+        }
     }
 
     async fn run(self) {
-        let Self { canary, zone, address } = &self;
+        let Self {
+            canary, zone, address, ..
+        } = &self;
         for _ in 0..TRIES {
             // A new name each time: one that was lost on its way may still come.
             let Some(name) = self.name() else {
@@ -104,7 +118,7 @@ impl Probed {
         let Some(Returned { client, upstream }) = self.canary.returned() else {
             return false;
         };
-        let Self { zone, address, .. } = self;
+        let Self { zone, listener, .. } = self;
         let mend = match upstream {
             Some(upstream) => format!(
                 "What is forwarded to {upstream} comes back, so it is not asked any more: name another server in `forward`, \
@@ -113,7 +127,7 @@ impl Probed {
             None => "What is forwarded comes back: name other servers in `forward`, and reload".to_owned(),
         };
         output::error(&format!(
-            "plugin/loop: Loop ({client} -> {address}) detected for zone \"{zone}\", see \
+            "plugin/loop: Loop ({client} -> {listener}) detected for zone \"{zone}\", see \
              https://coredns.io/plugins/loop#troubleshooting. Query: \"HINFO {name}\". {mend}"
         ));
         true
@@ -131,7 +145,11 @@ mod tests {
             Probed::new(Arc::default(), zone, address.parse().unwrap(), is_bound)
         };
         let own = probed("cedar.example.", "[::]:53", false);
-        assert_eq!(own.address.to_string(), "127.0.0.1:53");
+        assert_eq!(
+            (own.address.to_string(), &*own.listener),
+            ("127.0.0.1:53".to_owned(), ":53")
+        );
+        assert_eq!(probed(".", "192.0.2.1:53", true).listener, "192.0.2.1:53");
         assert_eq!(probed(".", "[::]:53", true).address.to_string(), "[::1]:53");
         assert_eq!(probed(".", "192.0.2.1:53", true).address.to_string(), "192.0.2.1:53");
         let (name, other) = (own.name().unwrap(), own.name().unwrap());

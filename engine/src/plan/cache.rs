@@ -201,7 +201,9 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
     let was_cancelled = matches!(&answer.reason, Some(Reason::Upstream(failed)) if **failed == Failed::Cancelled);
     if let Some((found, ttl_shown)) = stale(slab, hash, &key, kept, clock, settings) {
         // It was asked for anew, in front of the client or behind him.
-        let is_answer = !has_failed && rules::verifies(class, answer.extras.tc);
+        let success = Some(&found).filter(|found| found.kind == Kind::Success);
+        let is_answer =
+            !has_failed && rules::verifies(class, answer.extras.tc) && rules::replaces(class, success, now, settings);
         if !is_answer {
             if let Some(until) = rules::retry_at(now, settings) {
                 slab.retry_at(hash, &key, found.kind, until);
@@ -215,15 +217,6 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
             answer.clear();
             answer.extras = Default::default();
             show(Reply::new(kept), (&found, ttl_shown, true), asked, client, answer);
-            return;
-        }
-        if !rules::replaces(
-            class,
-            Some(&found).filter(|found| found.kind == Kind::Success),
-            now,
-            settings,
-        ) {
-            level(answer, ttl_secs);
             return;
         }
     }
