@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use arrayvec::ArrayVec;
-use nodens_wire::Rtype;
+use nodens_wire::{Name, Rtype};
 
 /// A label without its length, at most 63 bytes.
 pub(crate) type Label = ArrayVec<u8, 63>;
@@ -213,6 +213,19 @@ pub enum Place {
     Name(Box<[u8]>),
 }
 
+/// The labels of a name with dashes between them; nothing where that is too long for a label.
+fn dashed_name(name: &[u8]) -> Label {
+    let mut dashed = Label::new();
+    for label in Name::from_wire(name).into_iter().flat_map(Name::labels) {
+        let dash: &[u8] = if dashed.is_empty() { b"" } else { b"-" };
+        if dashed.remaining_capacity() < dash.len() + label.len() {
+            return Label::new();
+        }
+        dashed.extend(dash.iter().chain(label).copied());
+    }
+    dashed
+}
+
 /// One place where a service is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
@@ -230,7 +243,7 @@ impl Endpoint {
         match (&self.label, &self.place) {
             (Some(label), _) => label.iter().copied().take(63).collect(),
             (None, Place::Address(address)) => address.dashed(),
-            (None, Place::Name(_)) => Label::new(),
+            (None, Place::Name(name)) => dashed_name(name),
         }
     }
 
@@ -355,6 +368,14 @@ mod tests {
         check("fd00:10:244:1::9", "fd00-10-244-1--9");
         check("fd00:10:244:2::", "fd00-10-244-2--0");
         check("::", "--0");
+    }
+
+    #[test]
+    fn a_name_is_written_with_dashes_where_they_fit() {
+        assert_eq!(&dashed_name(b"\x03www\x05cedar\x07example\0")[..], b"www-cedar-example");
+        let long = |len: u8| [&[len][..], &vec![b'a'; usize::from(len)], b"\x01b\0"].concat();
+        assert_eq!(dashed_name(&long(61)).len(), 63);
+        assert_eq!(dashed_name(&long(62)).len(), 0);
     }
 
     #[test]

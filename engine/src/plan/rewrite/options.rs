@@ -382,10 +382,10 @@ mod tests {
             is_reverted: true,
             ..set.clone()
         };
-        check_shown(&[set.clone()], b"", "65001:78");
-        check_shown(&[set.clone()], present, "65001:78");
+        check_shown(std::slice::from_ref(&set), b"", "65001:78");
+        check_shown(std::slice::from_ref(&set), present, "65001:78");
         check_shown(&[append], present, "65001:61");
-        check_shown(&[reverted.clone()], b"", "");
+        check_shown(std::slice::from_ref(&reverted), b"", "");
         check_shown(&[reverted], present, "65001:61");
         check_shown(
             &[set.clone(), rule(OptionAction::Unset, 65_001, bytes(b""))],
