@@ -162,6 +162,9 @@ pub(crate) struct Extras {
     pub(crate) is_dropped: bool,
 }
 
+/// Codes and data of EDNS options of a reply.
+pub(crate) type ShownOptions = Box<[(u16, Box<[u8]>)]>;
+
 /// What a plan has found. See the module.
 #[derive(Debug)]
 pub(crate) struct Answer<'z> {
@@ -191,8 +194,8 @@ pub(crate) struct Answer<'z> {
     pub(crate) transfer: Option<Box<Wanted>>,
     /// The extended error of the server that was asked: its code and text.
     pub(crate) told_error: Option<Bytes<'z>>,
-    /// Code and data of options that `rewrite` has the reply show. They survive as well.
-    pub(crate) options: Vec<(u16, Box<[u8]>)>,
+    /// Code and data of options that `rewrite` has the reply show. They survive a step that passes the question on.
+    pub(crate) options: Option<ShownOptions>,
     /// What steps say about the reply. It survives a step that passes the question on after all.
     pub(crate) extras: Extras,
     /// The class of the records.
@@ -261,7 +264,7 @@ impl<'z> Answer<'z> {
             limited: false,
             transfer: None,
             told_error: None,
-            options: Vec::new(),
+            options: None,
             extras: Extras::default(),
             rclass: Rclass::IN,
             base: Base::default(),
@@ -373,6 +376,7 @@ impl<'z> Answer<'z> {
         self.made.clear();
         self.limited = false;
         self.transfer = None;
+        self.options = None;
         self.extras = Extras::default();
         self.rclass = Rclass::IN;
         self.clear();
@@ -533,6 +537,18 @@ mod tests {
             rtype: Rtype::A,
             purpose: Purpose::Addresses,
         }
+    }
+
+    #[test]
+    fn the_next_question_finds_nothing_of_the_last() {
+        let mut answer = Answer::new(Memory::default());
+        answer.options = Some([(65_001, [7].into())].into());
+        answer.extras.ra = true;
+        answer.rcode = Rcode::REFUSED;
+        answer.pick(Section::Answer, pick());
+        answer.reset();
+        assert!(answer.options.is_none() && !answer.extras.ra && answer.rcode == Rcode::NOERROR);
+        assert!(answer.sections.iter().all(Vec::is_empty));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use nodens_wire::{Opt, Query, Rcode, edns};
 
-use crate::answer::{Answer, Reason};
+use crate::answer::{Answer, Reason, ShownOptions};
 use crate::plan::Plan;
 use crate::responder::Origin;
 
@@ -29,7 +29,7 @@ pub(crate) struct ReplyOpt {
     /// The extended error of a server that was asked.
     pub(crate) told_error: Option<Box<[u8]>>,
     /// What `rewrite` set in the question and lets the reply show.
-    pub(crate) rewritten: Vec<(u16, Box<[u8]>)>,
+    pub(crate) rewritten: Option<ShownOptions>,
     /// The message is filled up to a whole number of blocks.
     pub(crate) is_padded: bool,
 }
@@ -44,7 +44,7 @@ impl ReplyOpt {
         nsid.into_iter()
             .chain(told)
             .chain(self.options.iter().map(|(code, value)| (*code, &value[..])))
-            .chain(self.rewritten.iter().map(|(code, value)| (*code, &value[..])))
+            .chain(self.rewritten.iter().flatten().map(|(code, value)| (*code, &value[..])))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -64,7 +64,7 @@ impl ReplyOpt {
         self.nsid.is_none()
             && self.told_error.is_none()
             && self.options.is_empty()
-            && self.rewritten.is_empty()
+            && self.rewritten.is_none()
             && !self.is_padded
     }
 }

@@ -176,7 +176,7 @@ impl Told {
 
     /// The query has not waited yet: what steps count is counted now, and not again.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.said.is_empty() && self.mode == Mode::Asked && !self.has_walked
+        !self.has_walked && self.mode == Mode::Asked
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -190,6 +190,7 @@ impl Told {
 
     pub(crate) fn push(&mut self, ask: Arc<Ask>, said: Said) {
         self.said.push((ask, said));
+        self.has_walked = true;
     }
 }
 

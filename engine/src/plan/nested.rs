@@ -166,7 +166,8 @@ impl<'z> Walk<'_, 'z> {
         // The options of another server's reply would stand in the place of these, and they are not passed on.
         let is_own = !matches!(answer.by, Some(StepName::Forward | StepName::Proxy | StepName::Cache));
         if depth == 0 && is_own {
-            answer.options = rewrite.shown(done, self.setting.client.query.opt.as_ref());
+            let shown = rewrite.shown(done, self.setting.client.query.opt.as_ref());
+            answer.options = (!shown.is_empty()).then(|| shown.into());
         }
         self.other_alias(rewrite, done, scratch, asked, depth, answer);
         let begins = answer.begins();
