@@ -16,7 +16,7 @@ const SIGNALS: [(&str, &str); 4] = [
         "SIGUSR1",
         "Reads the Corefile again. One that is wrong changes nothing.",
     ),
-    ("SIGHUP", "Ignored."),
+    ("SIGHUP, SIGUSR2", "Ignored."),
 ];
 
 const STATUS: [(&str, &str); 3] = [

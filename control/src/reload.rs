@@ -79,6 +79,9 @@ impl Reloader {
     /// used, which is told.
     pub async fn prepare(&mut self, server: &Server, why: Why) -> Option<Prepared> {
         self.wait();
+        if why == Why::Signal {
+            output::info("SIGUSR1: Reloading");
+        }
         let (input, port) = (self.input.clone(), self.port);
         let loaded = tokio::task::spawn_blocking(move || corefile::load(&input, port, &Machine));
         let Ok(loaded) = loaded.await else {
@@ -95,10 +98,7 @@ impl Reloader {
         if why == Why::Look && corefile.fingerprint == self.tried {
             return None;
         }
-        output::info(match why {
-            Why::Signal => "SIGUSR1: Reloading",
-            Why::Look => "Reloading",
-        });
+        output::info("Reloading");
         self.tried(corefile.fingerprint.clone(), server);
         match server.prepare(corefile).await {
             Ok(prepared) => Some(prepared),

@@ -89,6 +89,7 @@ struct Signals {
     interrupt: Signal,
     quit: Signal,
     hangup: Signal,
+    upgrade: Signal,
 }
 
 /// Why the server ends.
@@ -108,6 +109,7 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             quit: signal(SignalKind::quit())?,
             hangup: signal(SignalKind::hangup())?,
+            upgrade: signal(SignalKind::user_defined2())?,
         })
     }
 
@@ -118,8 +120,9 @@ impl Signals {
                 _ = self.terminate.recv() => return End::Terminate,
                 _ = self.interrupt.recv() => return End::Interrupt,
                 _ = self.quit.recv() => return End::Quit,
-                // Ignored, as in CoreDNS.
+                // Ignored: the first as in CoreDNS, where the second starts the binary anew, which `-take-over` does here.
                 _ = self.hangup.recv() => {}
+                _ = self.upgrade.recv() => {}
             }
         }
     }
