@@ -60,7 +60,7 @@ pub mod rdata;
 mod reader;
 mod rtype;
 
-pub use builder::{Builder, Mark, Owner, Place, RdataBuilder};
+pub use builder::{Builder, Mark, Owner, Place, RdataBuilder, record_front};
 pub use compress::{Compressor, SUFFIXES_MAX};
 pub use edns::Opt;
 pub use error::{Full, NameError, ParseError, Reason};

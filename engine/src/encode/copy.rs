@@ -3,7 +3,7 @@
 
 use arrayvec::ArrayVec;
 use nodens_wire::rdata::has_names;
-use nodens_wire::{Flags, HEADER_LEN, Query, Rclass, Rcode, Rtype, edns};
+use nodens_wire::{Flags, HEADER_LEN, Query, Rclass, Rcode, Rtype, edns, record_front};
 
 use super::{POINTER, Prepared, SRV_FIXED_LEN, Written};
 use crate::answer::{Answer, Bytes, Owner, Pick, Tail};
@@ -135,19 +135,15 @@ fn of_targets<'r>(answer: &Answer<'_>, mut rest: &'r mut [u8], targets: &Targets
 #[inline(always)]
 fn record<'r>(room: &'r mut [u8], pointer: u16, pick: &Pick<'_>, rclass: Rclass, rdata: &[u8]) -> Option<&'r mut [u8]> {
     let len = u16::try_from(rdata.len()).ok()?;
-    let fields = u128::from(pointer) << 112
-        | u128::from(pick.rtype.0) << 96
-        | u128::from(rclass.0) << 80
-        | u128::from(pick.ttl) << 48
-        | u128::from(len) << 32;
+    let front = record_front(pointer, pick.rtype, rclass, pick.ttl, len);
     if let Ok(octets) = rdata.try_into() {
         let (place, rest) = room.split_first_chunk_mut()?;
-        *place = (fields | u128::from(u32::from_be_bytes(octets))).to_be_bytes();
+        *place = (front | u128::from(u32::from_be_bytes(octets))).to_be_bytes();
         return Some(rest);
     }
-    let [fields @ .., _, _, _, _] = fields.to_be_bytes();
+    let [front @ .., _, _, _, _] = front.to_be_bytes();
     let (place, rest) = room.split_first_chunk_mut()?;
-    *place = fields;
+    *place = front;
     put(rest, rdata).map(|(_, rest)| rest)
 }
 

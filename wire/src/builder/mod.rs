@@ -222,11 +222,8 @@ impl<'b> Builder<'b> {
         let len = u16::try_from(rdata.len()).map_err(|_| Full)?;
         let room = self.room(rdata.len().wrapping_add(12))?;
         let (head, data) = room.split_first_chunk_mut::<12>().ok_or(Full)?;
-        let front = u64::from(owner.pointer()) << 48 | u64::from(rtype.0) << 32 | u64::from(rclass.0) << 16;
-        let [front @ .., _, _] = front.to_be_bytes();
-        let back = u64::from(ttl) << 32 | u64::from(len) << 16;
-        let [back @ .., _, _] = back.to_be_bytes();
-        head.copy_from_slice([front, back].as_flattened());
+        let [front @ .., _, _, _, _] = record_front(owner.pointer(), rtype, rclass, ttl, len).to_be_bytes();
+        *head = front;
         match (data.first_chunk_mut::<4>(), rdata.first_chunk::<4>()) {
             (Some(to), Some(from)) if rdata.len() == 4 => *to = *from,
             _ => data.copy_from_slice(rdata),
@@ -430,6 +427,18 @@ impl<'b> Builder<'b> {
         self.count(section, 1);
         Ok(())
     }
+}
+
+/// Pointer to the owner, type, class, TTL and length of the data of a record, with room for four bytes of data behind them:
+/// those of an address need no store of their own.
+#[must_use]
+#[inline(always)]
+pub fn record_front(owner: u16, rtype: Rtype, rclass: Rclass, ttl: u32, len: u16) -> u128 {
+    u128::from(owner) << 112
+        | u128::from(rtype.0) << 96
+        | u128::from(rclass.0) << 80
+        | u128::from(ttl) << 48
+        | u128::from(len) << 32
 }
 
 /// Where the count of a section stands in `counts`.
