@@ -299,16 +299,9 @@ impl Plan {
     #[inline]
     pub(crate) fn first_zone(&self, name: &[u8], known: usize) -> Option<Probe<'static>> {
         match &self.steps.lone {
-            Some(lone) if label::eq(&name[known..], lone.apex.as_bytes()) => Some(Probe {
-                begin: self.steps.watcher.unwrap_or(lone.step),
-                step: lone.step,
-                len: known,
-                key: (0, known as u8),
-                zone: lone.zone,
-                shown: None,
-                hash: 0,
-                held: Held::Unknown,
-            }),
+            Some(lone) if label::eq(&name[known..], lone.apex.as_bytes()) => {
+                Some(self.probe(lone.step, known, lone.zone))
+            }
             _ => self.search_first_zone(name, known),
         }
     }
@@ -348,20 +341,31 @@ impl Plan {
                 _ => None,
             };
             if let Some((len, zone)) = found {
+                let probe = self.probe(at, len, zone);
                 return Some(Probe {
-                    begin: self.steps.watcher.unwrap_or(at),
-                    step: at,
-                    len,
-                    // A name has 255 bytes at most.
-                    key: key.unwrap_or((0, len as u8)),
-                    zone,
+                    key: key.unwrap_or(probe.key),
                     shown,
-                    hash: 0,
-                    held: Held::Unknown,
+                    ..probe
                 });
             }
         }
         None
+    }
+
+    /// For all that stands in front of a zone's name, which is `len` bytes.
+    #[inline(always)]
+    fn probe(&self, step: u16, len: usize, zone: ZoneId) -> Probe<'static> {
+        Probe {
+            begin: self.steps.watcher.unwrap_or(step),
+            step,
+            len,
+            // A name has 255 bytes at most.
+            key: (0, len as u8),
+            zone,
+            shown: None,
+            hash: 0,
+            held: Held::Unknown,
+        }
     }
 }
 
