@@ -66,12 +66,9 @@ struct Pods {
 }
 
 impl Pods {
-    /// One more has the address; tells whether none had it before.
-    fn is_first(&mut self, address: IpAddr, is_known: bool) -> bool {
-        if is_known {
-            *self.more_at.entry(address).or_default() += 1;
-        }
-        !is_known
+    /// One more has the address.
+    fn one_more(&mut self, address: IpAddr) {
+        *self.more_at.entry(address).or_default() += 1;
     }
 
     /// One has it no more; tells whether none is left.
@@ -296,9 +293,9 @@ impl ClusterRebuild {
         // At an address that it had already, its labels may be others.
         let is_news = |address: &&IpAddr| !before.contains(address) || !labels.is_empty();
         for address in now.iter().filter(is_news) {
-            let at = Address::from(*address);
-            if !counts || pods.is_first(*address, editor.has_pod(&at, &owner)) {
-                editor.pod(&at, &owner, Some(&labels));
+            let was_there = editor.pod(&Address::from(*address), &owner, Some(&labels));
+            if counts && was_there {
+                pods.one_more(*address);
             }
         }
         for address in before.iter().filter(|&address| !now.contains(address)) {

@@ -106,35 +106,28 @@ impl Editor {
     }
 
     /// That a namespace has a pod with this address, and what its labels say; none where it has it no more. Behind the
-    /// namespace its name as text may stand, to be told.
-    pub fn pod(&mut self, address: &Address, owner: &[u8], labels: Option<&PodLabels>) {
-        let known = self.known_pod(address, owner).map(Arc::clone);
+    /// namespace its name as text may stand, to be told. Tells whether such a pod was there.
+    pub fn pod(&mut self, address: &Address, owner: &[u8], labels: Option<&PodLabels>) -> bool {
+        let reversed = |owner: &[u8]| Reversed::new(Side::Inside, address, Rank::Endpoint, owner);
+        let own = reversed(owner);
         let pods = &mut self.cluster.pods;
-        if let Some(known) = known {
-            pods.remove(known.key());
-        }
-        if let Some(labels) = labels {
-            let owner = [owner, labels.as_bytes()].concat();
-            let pod = Reversed::new(Side::Inside, address, Rank::Endpoint, &owner);
-            pods.insert(Arc::new(pod));
-        }
-        self.changed = true;
-    }
-
-    /// Whether a pod has this address.
-    #[must_use]
-    pub fn has_pod(&self, address: &Address, owner: &[u8]) -> bool {
-        self.known_pod(address, owner).is_some()
-    }
-
-    fn known_pod(&self, address: &Address, owner: &[u8]) -> Option<&Arc<Reversed>> {
-        let own = Reversed::new(Side::Inside, address, Rank::Endpoint, owner);
         let mut known = None;
-        self.cluster.pods.scan(own.key(), |pod| {
-            known = Some(pod);
+        pods.scan(own.key(), |pod| {
+            known = Some(Arc::clone(pod));
             ControlFlow::Break(())
         });
-        known.filter(|pod| pod::is_of(pod.key(), own.key()))
+        let known = known.filter(|pod| pod::is_of(pod.key(), own.key()));
+        let new = labels.map(|labels| reversed(&[owner, labels.as_bytes()].concat()));
+        if known.as_ref().map(|pod| pod.key()) != new.as_ref().map(Reversed::key) {
+            if let Some(known) = &known {
+                pods.remove(known.key());
+            }
+            if let Some(new) = new {
+                pods.insert(Arc::new(new));
+            }
+            self.changed = true;
+        }
+        known.is_some()
     }
 
     /// All is shown in another way from now on, in the same zones, whose SOAs may be others. Who has them is told all of it.
