@@ -119,8 +119,8 @@ impl Words<'_, '_, '_> {
         }
         if kind == Kind::Regex {
             // A group may hold the final dot, so there is none behind it.
-            let to_text = to.text.to_ascii_lowercase();
-            return self.by_pattern(from, &to_text, "").map(Change::Alias);
+            let text = to.text.to_ascii_lowercase();
+            return self.by_pattern(from, to, &text, "").map(Change::Alias);
         }
         self.edit(kind, from, to).map(Change::Alias)
     }
@@ -159,12 +159,13 @@ impl Words<'_, '_, '_> {
                 to: Replacement::plain(&absolute(&to.text)),
             });
         }
-        self.by_pattern(from, &absolute(&to.text), "")
+        self.by_pattern(from, to, &absolute(&to.text), "")
     }
 
-    fn by_pattern(&mut self, from: &Word, to: &str, rule: &str) -> Option<NameEdit> {
-        let captures = self.pattern(&from.text, to, from.span, rule)?;
-        let to = Replacement::new(to, captures.group_count());
+    /// `text` is what is made of the word `to`.
+    fn by_pattern(&mut self, from: &Word, to: &Word, text: &str, rule: &str) -> Option<NameEdit> {
+        let captures = self.pattern(&from.text, &to.text, from.span, rule)?;
+        let to = Replacement::new(text, captures.group_count());
         let matches = NameMatch::Regex(captures.into());
         Some(NameEdit { matches, to })
     }
@@ -234,7 +235,7 @@ impl Words<'_, '_, '_> {
                 self.error(what.span, &text, "a regular expression, and what comes in its place");
                 return None;
             };
-            let edit = self.by_pattern(from, &absolute(&to.text), &rule)?;
+            let edit = self.by_pattern(from, to, &absolute(&to.text), &rule)?;
             answers.push(AnswerRule { field, edit });
             rest = behind;
         }
