@@ -73,12 +73,21 @@ pub struct Shared {
     cluster: Option<Turn>,
 }
 
+/// An IPv4 address of this host that others reach it by.
+fn local_address() -> Option<IpAddr> {
+    let addresses = nodens_engine::io::local_addresses().ok()?;
+    addresses
+        .iter()
+        .map(SocketAddr::ip)
+        .find(|ip| ip.is_ipv4() && !ip.is_loopback())
+}
+
 /// Runs one case.
 pub fn run(case: &Case, setup: &Setup, shared: &mut Shared) -> Verdict {
     let wants_default_ports = case.needs.has("default-ports");
     let _alone = wants_default_ports.then(|| DEFAULT_PORTS_TAKEN.lock().unwrap_or_else(PoisonError::into_inner));
     let mut needs = case.needs.as_slice().iter();
-    if let Some(need) = needs.find(|need| !matches!(need.as_str(), "default-ports" | "mcs-crds")) {
+    if let Some(need) = needs.find(|need| !matches!(need.as_str(), "default-ports" | "local-address" | "mcs-crds")) {
         return Verdict::Failed(format!("`needs: {need}` means nothing here"));
     }
     if wants_default_ports {
@@ -93,6 +102,12 @@ pub fn run(case: &Case, setup: &Setup, shared: &mut Shared) -> Verdict {
         Ok(world) => world,
         Err(error) => return Verdict::Failed(format!("no folder: {error}")),
     };
+    if case.needs.has("local-address") {
+        let Some(address) = local_address() else {
+            return Verdict::Skipped("this host has no address but loopback's".to_owned());
+        };
+        world.set("LOCALIP", address.to_string());
+    }
     let upstreams = match start_upstreams(case, &world) {
         Ok(upstreams) => upstreams,
         Err(verdict) => return verdict,
