@@ -47,7 +47,11 @@ impl WrongLines {
 
     /// The line below the first ones, where there are more.
     pub fn more(&self) -> Option<String> {
-        (self.left_out > 0).then(|| format!("and {} more lines of this file are wrong", self.left_out))
+        match self.left_out {
+            0 => None,
+            1 => Some("and 1 more line of this file is wrong".to_owned()),
+            more => Some(format!("and {more} more lines of this file are wrong")),
+        }
     }
 
     /// `found`, where no line is wrong.

@@ -322,7 +322,7 @@ fn a_missing_soa_is_told_beside_wrong_lines_that_cannot_be_in_its_way() {
     let many = sentences(&"a B\n".repeat(WRONG_LINES_MAX + 1));
     assert_eq!(
         many[WRONG_LINES_MAX..],
-        ["and 1 more lines of this file are wrong", no_soa]
+        ["and 1 more line of this file is wrong", no_soa]
     );
     let soa = "@ SOA . . 1 1 1 1 1";
     for text in [
