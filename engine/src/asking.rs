@@ -68,9 +68,7 @@ impl Responder {
             } else {
                 break;
             };
-            waiting
-                .told
-                .push(Arc::clone(&waiting.ask), Said::Failed(Arc::new(failed)));
+            waiting.hear(Said::Failed(Arc::new(failed)));
             match self.answer_again(now, &waiting) {
                 None => return,
                 Some(ask) => waiting.ask = ask,
@@ -197,7 +195,7 @@ impl Responder {
                 },
                 Err(failed) => Said::Failed(Arc::new(failed)),
             };
-            waiting.told.push(Arc::clone(&waiting.ask), said.clone());
+            waiting.hear(said.clone());
             let token = waiting.token.take();
             self.walk_on(now, waiting);
             if let Some(token) = token {
@@ -221,7 +219,7 @@ impl Responder {
             match landed.news {
                 News::Reply(bytes) => {
                     let said = Said::Reply { bytes, from: None };
-                    waiting.told.push(Arc::clone(&waiting.ask), said);
+                    waiting.hear(said);
                     self.walk_on(now, waiting);
                 }
                 News::Ask => {
@@ -268,9 +266,7 @@ impl Responder {
         if let Some(mut waiting) = self.waiting.leave(ticket) {
             // Others that wait for the same ask anew.
             waiting.token = None;
-            waiting
-                .told
-                .push(Arc::clone(&waiting.ask), Said::Failed(Arc::new(Failed::Cancelled)));
+            waiting.hear(Said::Failed(Arc::new(Failed::Cancelled)));
             self.walk_on(now, waiting);
         }
     }

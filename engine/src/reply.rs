@@ -66,7 +66,7 @@ fn append(message: &Message<'_>, room: &mut [u8], out: &mut Vec<u8>) -> Result<b
     let mut has_opt = false;
     let mut error = &[][..];
     let mut counts = [0_u16; 3];
-    head(rcode, flags, out);
+    keep_bare(rcode, flags, out);
     for record in message.records() {
         let record = record?;
         if record.rtype == Rtype::OPT {
@@ -115,7 +115,7 @@ fn append(message: &Message<'_>, room: &mut [u8], out: &mut Vec<u8>) -> Result<b
 /// extended error is not kept.
 pub(crate) fn keep_answer(answer: &Answer<'_>, flags: Flags, out: &mut Vec<u8>) {
     let start = out.len();
-    head(answer.rcode, flags, out);
+    keep_bare(answer.rcode, flags, out);
     let sections = answer.sections.iter().zip(answer.begins());
     for ((section, begin), place) in sections.zip([4, 6, 8]) {
         let section = &section[begin..];
@@ -132,13 +132,8 @@ pub(crate) fn keep_answer(answer: &Answer<'_>, flags: Flags, out: &mut Vec<u8>) 
     }
 }
 
-/// Appends the kept form of a reply that has no records.
+/// Appends the kept form of a reply that has neither records nor an extended error: how each begins.
 pub(crate) fn keep_bare(rcode: Rcode, flags: Flags, out: &mut Vec<u8>) {
-    head(rcode, flags, out);
-}
-
-/// Up to the extended error, of which there is none.
-fn head(rcode: Rcode, flags: Flags, out: &mut Vec<u8>) {
     out.extend_from_slice(&rcode.0.to_be_bytes());
     out.extend_from_slice(&flags.0.to_be_bytes());
     out.extend_from_slice(&[0; HEAD_LEN - 4]);
@@ -216,6 +211,14 @@ impl<'a> Reply<'a> {
             at: HEAD_LEN + usize::from(self.word(10)),
             left: [Section::Answer, Section::Authority, Section::Additional].map(|section| self.count(section)),
         }
+    }
+
+    /// Whether all records are there that it counts.
+    #[must_use]
+    pub fn is_whole(self) -> bool {
+        let records = self.records();
+        let counted: usize = records.left.iter().copied().map(usize::from).sum();
+        records.count() == counted
     }
 
     /// Makes an answer of it, each record with the TTL that `ttl` makes of its own.

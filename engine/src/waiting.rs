@@ -69,6 +69,18 @@ impl Ask {
             checking_disabled: self.flags.cd(),
         }
     }
+
+    fn matter(&self) -> Matter<'_> {
+        Matter {
+            stanza: &self.stanza,
+            name: self.name.as_name(),
+            rtype: self.rtype,
+            rclass: self.rclass,
+            flags: self.flags,
+            dnssec_ok: self.dnssec_ok,
+            options: &self.options,
+        }
+    }
 }
 
 /// What makes two of them equal.
@@ -81,20 +93,6 @@ pub(crate) struct Matter<'a> {
     pub(crate) flags: Flags,
     pub(crate) dnssec_ok: bool,
     pub(crate) options: &'a [u8],
-}
-
-impl Ask {
-    fn matter(&self) -> Matter<'_> {
-        Matter {
-            stanza: &self.stanza,
-            name: self.name.as_name(),
-            rtype: self.rtype,
-            rclass: self.rclass,
-            flags: self.flags,
-            dnssec_ok: self.dnssec_ok,
-            options: &self.options,
-        }
-    }
 }
 
 impl PartialEq for Matter<'_> {
@@ -148,17 +146,13 @@ pub(crate) struct Told {
 }
 
 /// For a query that has not waited.
-pub(crate) static NOTHING: Told = Told {
-    said: SmallVec::new_const(),
-    mode: Mode::Asked,
-    has_walked: false,
-};
+pub(crate) static NOTHING: Told = Told::new(Mode::Asked);
 
 impl Told {
     /// Nothing yet.
-    pub(crate) fn new(mode: Mode) -> Self {
+    pub(crate) const fn new(mode: Mode) -> Self {
         Self {
-            said: SmallVec::new(),
+            said: SmallVec::new_const(),
             mode,
             has_walked: false,
         }
@@ -271,6 +265,11 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// It is told what it waits for.
+    pub(crate) fn hear(&mut self, said: Said) {
+        self.told.push(Arc::clone(&self.ask), said);
+    }
+
     /// When it is given up; what nobody waits for is not.
     pub(crate) fn cancelled_at(&self) -> Option<Instant> {
         let cancel = self.ask.cancel.filter(|_| self.told.mode == Mode::Asked)?;

@@ -7,7 +7,9 @@
 use core::iter::FusedIterator;
 
 use crate::error::{ParseError, Reason};
+use crate::header::Rcode;
 use crate::reader::Reader;
+use crate::rtype::Rtype;
 
 /// Name server identifier (RFC 5001).
 pub const NSID: u16 = 3;
@@ -98,7 +100,7 @@ impl<'p> Opt<'p> {
 
     /// The options in their order.
     pub fn options(&self) -> Options<'p> {
-        Options(Reader::new(self.options))
+        Options::new(self.options)
     }
 
     /// The data of the first option with this code.
@@ -107,9 +109,37 @@ impl<'p> Opt<'p> {
     }
 }
 
+/// An OPT record of version 0 up to its options, which are so many bytes (RFC 6891 §6.1.2).
+#[inline(always)]
+pub const fn opt_front(udp_size: u16, rcode: Rcode, dnssec_ok: bool, options_len: u16) -> [u8; OPT_LEN] {
+    let [rtype_high, rtype_low] = Rtype::OPT.0.to_be_bytes();
+    let [size_high, size_low] = udp_size.to_be_bytes();
+    let [len_high, len_low] = options_len.to_be_bytes();
+    [
+        0,
+        rtype_high,
+        rtype_low,
+        size_high,
+        size_low,
+        rcode.extended(),
+        VERSION,
+        (dnssec_ok as u8) << 7,
+        0,
+        len_high,
+        len_low,
+    ]
+}
+
 /// Codes and data of the options of an OPT record.
 #[derive(Clone, Debug)]
 pub struct Options<'p>(Reader<'p>);
+
+impl<'p> Options<'p> {
+    /// Those that stand in such rdata; they end with the first that does not parse.
+    pub const fn new(rdata: &'p [u8]) -> Self {
+        Self(Reader::new(rdata))
+    }
+}
 
 impl<'p> Iterator for Options<'p> {
     type Item = (u16, &'p [u8]);

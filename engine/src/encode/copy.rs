@@ -3,7 +3,7 @@
 
 use arrayvec::ArrayVec;
 use nodens_wire::rdata::has_names;
-use nodens_wire::{Flags, HEADER_LEN, Query, Rclass, Rcode, Rtype, edns, record_front};
+use nodens_wire::{Flags, HEADER_LEN, Query, Rclass, Rtype, edns, record_front};
 
 use super::{POINTER, Prepared, SRV_FIXED_LEN, Written};
 use crate::answer::{Answer, Bytes, Owner, Pick, Tail};
@@ -71,7 +71,7 @@ pub(super) fn write(
         plain_len += plain;
     }
     if let Some(opt) = opt {
-        (_, rest) = put(rest, &opt_record(opt, answer.rcode))?;
+        (_, rest) = put(rest, &edns::opt_front(opt.udp_size, answer.rcode, opt.dnssec_ok, 0))?;
         counts[3] += 1;
     }
     *head = header(query.id, flags, counts);
@@ -172,24 +172,4 @@ fn header(id: u16, flags: Flags, counts: [u16; 4]) -> [u8; HEADER_LEN] {
     let mut head = [0; HEADER_LEN];
     head.copy_from_slice([id, flags, questions, answers, authorities, additionals].as_flattened());
     head
-}
-
-/// An OPT without options (RFC 6891 §6.1.2).
-fn opt_record(opt: &ReplyOpt, rcode: Rcode) -> [u8; edns::OPT_LEN] {
-    let [rtype_high, rtype_low] = Rtype::OPT.0.to_be_bytes();
-    let [size_high, size_low] = opt.udp_size.to_be_bytes();
-    let dnssec_ok = u8::from(opt.dnssec_ok) << 7;
-    [
-        0,
-        rtype_high,
-        rtype_low,
-        size_high,
-        size_low,
-        rcode.extended(),
-        edns::VERSION,
-        dnssec_ok,
-        0,
-        0,
-        0,
-    ]
 }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use nodens_wire::{Flags, HEADER_LEN, Name, Rclass, Rtype, edns};
-
+use nodens_wire::{Flags, HEADER_LEN, Name, Rclass, Rcode, Rtype, edns};
 use smallvec::SmallVec;
 
 use super::Canary;
@@ -52,24 +51,9 @@ impl Framed {
         let bytes = &mut framed.bytes;
         // One additional record.
         bytes[FRAME_LEN + HEADER_LEN - 1] = 1;
-        let rtype = Rtype::OPT.0.to_be_bytes();
-        let size = question.udp_size.to_be_bytes();
-        let dnssec_ok = u8::from(question.dnssec_ok) << 7;
-        let len = (options.len() as u16).to_be_bytes();
-        let opt: [u8; edns::OPT_LEN] = [
-            0,
-            rtype[0],
-            rtype[1],
-            size[0],
-            size[1],
-            0,
-            edns::VERSION,
-            dnssec_ok,
-            0,
-            len[0],
-            len[1],
-        ];
-        bytes.extend_from_slice(&opt);
+        let (size, dnssec_ok) = (question.udp_size, question.dnssec_ok);
+        let front = edns::opt_front(size, Rcode::NOERROR, dnssec_ok, options.len() as u16);
+        bytes.extend_from_slice(&front);
         bytes.extend_from_slice(options);
         framed.measure();
         framed

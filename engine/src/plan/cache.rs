@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use nodens_wire::edns::Options;
 use nodens_wire::{Flags, Opcode, Rcode, Rtype, edns};
 
 use super::{Asked, Client, Flow, StepName, Visit};
@@ -68,7 +69,7 @@ pub(super) fn look_up<'z>(servers: u64, visit: &mut Visit<'_, 'z>, answer: &mut 
         return Flow::Next;
     };
     // What is said to one client's network is not for others (RFC 7871 §7.3).
-    let is_for_all = !has_option(visit.options, edns::ECS);
+    let is_for_all = Options::new(visit.options).all(|(code, _)| code != edns::ECS);
     let Some(key) = cache.key(visit.asked, visit.client).filter(|_| is_for_all) else {
         return Flow::Next;
     };
@@ -124,19 +125,6 @@ pub(super) fn look_up<'z>(servers: u64, visit: &mut Visit<'_, 'z>, answer: &mut 
     count(|series| series.cache.misses.add(1));
     visit.merge = Some(Merge { hash, block: key.block });
     Flow::Next
-}
-
-/// Whether there is an option with this code among those in wire form.
-fn has_option(mut options: &[u8], code: u16) -> bool {
-    while let [a, b, len_a, len_b, rest @ ..] = options {
-        if u16::from_be_bytes([*a, *b]) == code {
-            return true;
-        }
-        options = rest
-            .get(usize::from(u16::from_be_bytes([*len_a, *len_b]))..)
-            .unwrap_or_default();
-    }
-    false
 }
 
 /// Answers with what is kept.

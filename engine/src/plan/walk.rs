@@ -172,7 +172,7 @@ impl<'a, 'z> Visit<'a, 'z> {
                 dnssec_ok: matter.dnssec_ok,
                 udp_size: udp_size.min(plan.udp_size.unwrap_or(u16::MAX)),
                 options: options.into(),
-                // What is said to one client's network is not for others (RFC 7871 §7.3).
+                // Nothing by which the cache tells questions apart says what their options are.
                 merge: self.merge.filter(|_| self.options.is_empty()),
                 patience: self.patience,
                 cancel: None,

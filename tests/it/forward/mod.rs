@@ -185,7 +185,9 @@ fn truncated_replies() {
     let (mut asking, stanza) = (asking(&[Manner::Cutting]), stanza(1, |_| ()));
     let reply = asking.outcome(&stanza, "a.example").result.unwrap();
     assert!(reply.said().flags().tc());
-    assert_eq!(reply.said().records().count(), 0);
+    let sections = [Section::Answer, Section::Authority, Section::Additional];
+    assert_eq!(sections.map(|section| reply.said().count(section)), [0; 3]);
+    assert!(reply.said().is_whole());
 }
 
 #[test]
