@@ -10,12 +10,14 @@ CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-# $(call need,PROGRAM=PACKAGE[,PACKAGE] ...): installs the packages of programs that are missing. A service that comes with a
-# package is not started: it would take the ports that are tested.
+# $(call need,PROGRAM=PACKAGE[,PACKAGE] ...): installs the packages of programs that are missing; a PROGRAM that starts with a
+# slash is any file. A service that comes with a package is not started: it would take the ports that are tested.
 define need
 @missing=(); \
 for pair in $(1); do \
-    PATH="$$PATH:/usr/sbin:/sbin" command -v "$${pair%%=*}" >/dev/null 2>&1 || { pair="$${pair#*=}"; missing+=($${pair//,/ }); }; \
+    what="$${pair%%=*}"; \
+    [[ $$what == /* && -e $$what ]] || PATH="$$PATH:/usr/sbin:/sbin" command -v "$$what" >/dev/null 2>&1 || \
+        { pair="$${pair#*=}"; missing+=($${pair//,/ }); }; \
 done; \
 if [ "$${#missing[@]}" -gt 0 ]; then \
     command -v apt-get >/dev/null || { echo "please install: $${missing[*]}" >&2; exit 1; }; \
@@ -33,8 +35,10 @@ endef
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
+# What etcd's messages import. Debian's protoc comes without it where recommended packages are left out.
+PROTOS := $(dir $(realpath $(or $(shell command -v protoc),/usr/bin/env)))../include/google/protobuf/descriptor.proto
 need-build:
-	$(call need,cc=build-essential protoc=protobuf-compiler,libprotobuf-dev)
+	$(call need,cc=build-essential protoc=protobuf-compiler $(PROTOS)=libprotobuf-dev)
 	@command -v $(CARGO) >/dev/null || { echo 'please install Rust: https://rustup.rs' >&2; exit 1; }
 
 need-lint: need-build
