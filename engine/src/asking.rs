@@ -170,10 +170,11 @@ impl Responder {
         self.waiting.len() > 0
     }
 
-    /// Another server replied over UDP.
-    pub fn upstream(&mut self, now: &Now<'_>, reply: &UpstreamDatagram<'_>) {
-        self.forwarder.datagram(now.clock.now, reply);
+    /// Another server replied over UDP. Returns whether more is waited for by that socket.
+    pub fn upstream(&mut self, now: &Now<'_>, reply: &UpstreamDatagram<'_>) -> bool {
+        let more = self.forwarder.datagram(now.clock.now, reply);
         self.go_on(now);
+        more
     }
 
     /// Queries that have been told what they asked go on.

@@ -161,8 +161,8 @@ impl Handler for Serving<'_, '_> {
         self.responder.stream(&self.now, event);
     }
 
-    fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
-        self.responder.upstream(&self.now, &reply);
+    fn upstream(&mut self, reply: UpstreamDatagram<'_>) -> bool {
+        self.responder.upstream(&self.now, &reply)
     }
 }
 

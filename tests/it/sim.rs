@@ -111,8 +111,9 @@ mod port {
             self.events.push(seen);
         }
 
-        fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
+        fn upstream(&mut self, reply: UpstreamDatagram<'_>) -> bool {
             self.replies.push((reply.upstream, reply.bytes.len()));
+            true
         }
     }
 

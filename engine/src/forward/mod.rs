@@ -46,6 +46,8 @@ pub const ASKS_MAX: usize = 32_768;
 pub const SOCKETS_MAX: usize = 4096;
 /// Sockets that one worker uses to one upstream. As many may wait for what is in flight by them.
 pub const POOL_SOCKETS: usize = 64;
+/// Queries that leave in a row by one of them, before another is drawn.
+pub const SOCKET_RUN: u8 = 32;
 /// After so many queries a socket gives way to one on another port.
 pub const SOCKET_QUERIES_MAX: u32 = 1000;
 /// Likewise after this time.

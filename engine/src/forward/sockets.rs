@@ -1,12 +1,12 @@
 //! UDP sockets: for each upstream a pool on random ports, renewed often, so that nobody knows where a reply is due.
 
 use hashbrown::HashMap;
-use rand::RngExt as _;
+use rand::{Rng, RngExt as _};
 
 use super::ask::{Carrier, Ended, TaskKey};
 use super::forwarder::Forwarder;
 use super::table::Key;
-use super::{Failure, GUESSES_MAX, POOL_SOCKETS, Proto, SOCKET_AGE_MAX, SOCKET_QUERIES_MAX, SOCKETS_MAX};
+use super::{Failure, GUESSES_MAX, POOL_SOCKETS, Proto, SOCKET_AGE_MAX, SOCKET_QUERIES_MAX, SOCKET_RUN, SOCKETS_MAX};
 use crate::io::{Effect, SocketError, UpstreamDatagram};
 use crate::time::Instant;
 
@@ -68,6 +68,9 @@ impl Socket {
 pub(super) struct Slots {
     slots: [Option<Key>; POOL_SOCKETS],
     retiring: usize,
+    /// Where queries leave just now, and how many more do.
+    at: usize,
+    run: u8,
 }
 
 impl Slots {
@@ -75,11 +78,25 @@ impl Slots {
         Self {
             slots: [None; POOL_SOCKETS],
             retiring: 0,
+            at: 0,
+            run: 0,
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.retiring == 0 && self.slots.iter().all(Option::is_none)
+    }
+
+    /// Where the next query leaves. Some in a row leave by one socket, which the kernel's caches then hold, and whose
+    /// replies are read together. For one who guesses that changes nothing: he knows neither where a row leaves nor when
+    /// it ends, and each guess meets as many of the queries in flight as it would if each had drawn its own socket.
+    fn draw(&mut self, random: &mut impl Rng) -> usize {
+        if self.run == 0 || self.slots[self.at].is_none() {
+            self.at = random.random_range(0..POOL_SOCKETS);
+            self.run = SOCKET_RUN;
+        }
+        self.run -= 1;
+        self.at
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Key> + '_ {
@@ -117,11 +134,11 @@ impl Forwarder {
         Carrier::Socket(socket, id)
     }
 
-    /// Any of the pool's sockets, a new one if its time has come.
+    /// One of the pool's sockets, a new one if its time has come.
     fn pick_socket(&mut self, now: Instant, key: Key) -> Key {
-        let at = self.random.random_range(0..POOL_SOCKETS);
         let may_open = now >= self.starved_until && self.sockets.len() < SOCKETS_MAX;
-        let pool = self.pools.get(key).expect("a task's pool");
+        let pool = self.pools.get_mut(key).expect("a task's pool");
+        let at = pool.sockets.draw(&mut self.random);
         let (held, retiring) = (pool.sockets.slots[at], pool.sockets.retiring);
         let old = held.and_then(|held| Some((held, self.sockets.get(held)?)));
         match old {
@@ -222,17 +239,22 @@ impl Forwarder {
         }
     }
 
-    /// A datagram of another server, or an error of a socket.
-    pub fn datagram(&mut self, now: Instant, datagram: &UpstreamDatagram<'_>) {
+    /// A datagram of another server, or an error of a socket. Returns whether more is in flight by it.
+    pub fn datagram(&mut self, now: Instant, datagram: &UpstreamDatagram<'_>) -> bool {
         let Some(key) = self.sockets.of_upstream(datagram.upstream) else {
             self.stats.forward.late.add(1);
-            return;
+            return false;
         };
-        if let Some(error) = datagram.error {
-            return self.socket_failed(now, key, error);
+        match datagram.error {
+            Some(error) => self.socket_failed(now, key, error),
+            None => self.said(now, key, datagram.bytes),
         }
+        self.sockets.get(key).is_some_and(|socket| socket.in_flight > 0)
+    }
+
+    fn said(&mut self, now: Instant, key: Key, bytes: &[u8]) {
         let socket = self.sockets.get_mut(key).expect("found just now");
-        let id = datagram.bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let id = bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
         match id.and_then(|id| Some((id, *socket.ids.get(&id)?))) {
             None if id.is_some() && id == socket.answered => self.stats.forward.late.add(1),
             None => self.guessed(now, key),
@@ -247,7 +269,7 @@ impl Forwarder {
                 self.stats.forward.late.add(1);
             }
             Some((_, Holder::Waits(task))) => {
-                if !self.heard(now, task, datagram.bytes) {
+                if !self.heard(now, task, bytes) {
                     self.guessed(now, key);
                 }
             }

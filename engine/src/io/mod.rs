@@ -259,8 +259,9 @@ pub trait Handler {
     fn datagrams(&mut self, batch: &mut [Datagram<'_>]);
     /// Something happened on a stream.
     fn stream(&mut self, event: StreamEvent<'_>);
-    /// Another server replied.
-    fn upstream(&mut self, reply: UpstreamDatagram<'_>);
+    /// Another server replied. Returns whether more is waited for by that socket: if not, what stands there is as well read
+    /// when something else comes.
+    fn upstream(&mut self, reply: UpstreamDatagram<'_>) -> bool;
 }
 
 /// A way to the outside: the kernel by ring or by system calls, or a simulation.

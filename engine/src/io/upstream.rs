@@ -124,23 +124,31 @@ fn connect(readiness: &Readiness, id: UpstreamId, to: SocketAddr, from: Option<I
     Ok(socket)
 }
 
-/// Hands over what is there. Returns how much it was and whether that was all.
+/// Hands over what is there. Returns how much it was and whether that was all that anybody waits for.
 fn receive(upstream: &Upstream, id: UpstreamId, handler: &mut impl Handler, buffer: &mut [u8]) -> (usize, bool) {
     for count in 0..REPLIES_MAX {
         match rustix::net::recv(&upstream.socket, &mut *buffer, RecvFlags::DONTWAIT) {
-            Ok((len, _)) => handler.upstream(UpstreamDatagram {
-                upstream: id,
-                bytes: &buffer[..len],
-                error: None,
-            }),
+            Ok((len, _)) => {
+                let reply = UpstreamDatagram {
+                    upstream: id,
+                    bytes: &buffer[..len],
+                    error: None,
+                };
+                // Whatever comes later is a new edge, so that there is no need to look whether the socket is empty.
+                if !handler.upstream(reply) {
+                    return (count + 1, true);
+                }
+            }
             Err(Errno::AGAIN) => return (count, true),
             Err(Errno::INTR) => return (count, false),
             // Reading it cleared the error; replies may still be there.
-            Err(error) => handler.upstream(UpstreamDatagram {
-                upstream: id,
-                bytes: &[],
-                error: Some(error.into()),
-            }),
+            Err(error) => {
+                handler.upstream(UpstreamDatagram {
+                    upstream: id,
+                    bytes: &[],
+                    error: Some(error.into()),
+                });
+            }
         }
     }
     (REPLIES_MAX, false)

@@ -536,7 +536,9 @@ mod tests {
 
         fn stream(&mut self, _: StreamEvent<'_>) {}
 
-        fn upstream(&mut self, _: UpstreamDatagram<'_>) {}
+        fn upstream(&mut self, _: UpstreamDatagram<'_>) -> bool {
+            true
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nodens_engine::forward::{GUESSES_MAX, Policy};
+use nodens_engine::forward::{GUESSES_MAX, POOL_SOCKETS, Policy, SOCKET_RUN};
 use nodens_engine::io::UpstreamId;
 use nodens_tests::seed::Seeded;
 use nodens_tests::sim::asking::address;
@@ -95,16 +95,25 @@ fn ids_and_ports() {
         stanza(1, |settings| settings.policy = Policy::Random),
     );
     let mut ids = [0u32; 16];
-    for i in 0..4000 {
+    let mut drawn = Vec::new();
+    for i in 0..1000 * usize::from(SOCKET_RUN) {
         check_answered(&asking.outcome(&stanza, &format!("n{i}.example")), 1, Duration::ZERO);
-        let id = asking.servers.asked(address(1)).id;
+        let asked = asking.servers.asked(address(1));
         for (bit, count) in ids.iter_mut().enumerate() {
-            *count += u32::from(id >> bit & 1);
+            *count += u32::from(asked.id >> bit & 1);
         }
+        if i % usize::from(SOCKET_RUN) == 0 {
+            drawn.push(asked.socket);
+        }
+        assert_eq!(drawn.last(), Some(&asked.socket), "query {i} of a row");
     }
-    assert!(ids.iter().all(|count| (1800..2200).contains(count)), "{ids:?}");
+    let half = 500 * u32::from(SOCKET_RUN);
+    assert!(ids.iter().all(|count| count.abs_diff(half) < half / 20), "{ids:?}");
+    // As often as it is drawn by chance, a socket follows itself.
+    let stays = drawn.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    assert!((5..30).contains(&stays), "{stays}");
     let first = asking.servers.sockets();
-    assert_eq!(first.len(), 64);
+    assert_eq!(first.len(), POOL_SOCKETS);
     for _ in 0..80 {
         asking.outcome(&stanza, "again.example");
         asking.pass(SECOND / 2);

@@ -98,6 +98,10 @@ pub fn check<P: Sockets>(open: Open<P>) {
         ),
         ("retired upstream sockets are silent", upstreams::retired_are_silent),
         ("many upstream replies are all handed over", upstreams::many_replies),
+        (
+            "what nobody waits for comes with the next reply",
+            upstreams::nobody_waits,
+        ),
     ];
     let comings_and_goings: [Rule<P>; _] = [
         ("a listener is added", sockets::one_is_added),

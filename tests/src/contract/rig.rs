@@ -60,6 +60,8 @@ pub(super) struct Recorder {
     /// What streams ended with.
     pub(super) errors: Vec<(StreamId, SocketError)>,
     pub(super) upstreams: Vec<(UpstreamId, Vec<u8>, Option<SocketError>)>,
+    /// What it says of upstream sockets: that more is waited for.
+    pub(super) waits: bool,
     effects: VecDeque<(Effect, Vec<u8>)>,
 }
 
@@ -107,10 +109,11 @@ impl Handler for Recorder {
         self.streams.push(seen);
     }
 
-    fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
+    fn upstream(&mut self, reply: UpstreamDatagram<'_>) -> bool {
         let UpstreamDatagram { upstream, bytes, error } = reply;
         assert!(error.is_none() || bytes.is_empty(), "an error has no bytes");
         self.upstreams.push((upstream, bytes.to_vec(), error));
+        self.waits
     }
 }
 
@@ -190,6 +193,7 @@ impl<P: Port> Rig<P> {
             streams: Vec::new(),
             errors: Vec::new(),
             upstreams: Vec::new(),
+            waits: true,
             effects: VecDeque::new(),
         };
         Self {

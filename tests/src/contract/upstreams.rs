@@ -120,6 +120,24 @@ pub(super) fn many_replies<P: Port>(open: Open<P>) {
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
 }
 
+pub(super) fn nobody_waits<P: Port>(open: Open<P>) {
+    let mut rig = Rig::on(open, "127.0.0.1");
+    let (server, to) = server();
+    let upstream = UpstreamId(6);
+    asks(&mut rig, upstream, to);
+    let (_, from) = receive(&server);
+    rig.handler.waits = false;
+    for number in 0..3u8 {
+        server.send_to(&[number], from).unwrap();
+    }
+    rig.until(|handler| !handler.upstreams.is_empty());
+    rig.handler.waits = true;
+    server.send_to(&[3], from).unwrap();
+    rig.until(|handler| handler.upstreams.len() == 4);
+    let numbers: Vec<_> = rig.handler.upstreams.iter().map(|(_, bytes, _)| bytes[0]).collect();
+    assert_eq!(numbers, [0, 1, 2, 3]);
+}
+
 pub(super) fn a_source_address_is_kept<P: Port>(open: Open<P>) {
     let mut rig = Rig::on(open, "127.0.0.1");
     let (server, to) = server();

@@ -204,7 +204,7 @@ impl Handler for Alone<'_> {
         self.forwarder.stream(self.now, event);
     }
 
-    fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
-        self.forwarder.datagram(self.now, &reply);
+    fn upstream(&mut self, reply: UpstreamDatagram<'_>) -> bool {
+        self.forwarder.datagram(self.now, &reply)
     }
 }

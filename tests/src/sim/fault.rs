@@ -204,8 +204,8 @@ impl<H: Handler> Handler for Faulty<'_, H> {
         self.handler.stream(event);
     }
 
-    fn upstream(&mut self, reply: UpstreamDatagram<'_>) {
-        self.handler.upstream(reply);
+    fn upstream(&mut self, reply: UpstreamDatagram<'_>) -> bool {
+        self.handler.upstream(reply)
     }
 }
 

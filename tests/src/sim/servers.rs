@@ -115,8 +115,9 @@ impl Told {
         let datagram = |upstream, bytes, error| UpstreamDatagram { upstream, bytes, error };
         let mut reply = Vec::new();
         match self {
-            Self::Datagram(upstream, bytes) => handler.upstream(datagram(*upstream, bytes, None)),
-            Self::Failed(upstream, error) => handler.upstream(datagram(*upstream, &[], Some(*error))),
+            // The network's queues are its own: whether more is waited for is all one to it.
+            Self::Datagram(upstream, bytes) => _ = handler.upstream(datagram(*upstream, bytes, None)),
+            Self::Failed(upstream, error) => _ = handler.upstream(datagram(*upstream, &[], Some(*error))),
             Self::Opened(stream, peer) => handler.stream(StreamEvent::Opened {
                 stream: *stream,
                 listener: ListenerId::NONE,
@@ -167,6 +168,8 @@ pub struct Asked {
     pub opened: usize,
     /// The id of the last datagram.
     pub id: u16,
+    /// The socket that it came by.
+    pub socket: Option<UpstreamId>,
 }
 
 #[derive(Debug)]
@@ -360,6 +363,7 @@ impl Servers {
         let Some(server) = self.servers.get_mut(to) else { return };
         server.asked.udp += 1;
         server.asked.id = u16::from_be_bytes(*bytes.first_chunk().expect("a message"));
+        server.asked.socket = Some(socket);
         server.asked.probes += usize::from(is_probe(bytes));
         let manner = server.manner;
         let after = match manner {

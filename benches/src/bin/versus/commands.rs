@@ -316,7 +316,8 @@ fn fill_etcd(port: u16) -> Result<()> {
     for part in services.chunks(100) {
         let puts: String = part
             .iter()
-            .map(|(key, value)| format!("put {key} '{value}'\n"))
+            // In double quotes: of a value in single ones etcdctl 3.4 takes a letter.
+            .map(|(key, value)| format!("put {key} {value:?}\n"))
             .collect();
         let text = format!("\n{puts}\n\n");
         let path: PathBuf = std::env::temp_dir().join(format!("nodens-versus-{}-txn", std::process::id()));
