@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run build static image image-amd64 image-arm64 install cluster helm test lint bench scale fuzz sim setup need-build need-lint need-test need-bench
+.PHONY: help run build static image image-amd64 image-arm64 install cluster helm test lint bench profile scale fuzz sim setup need-build need-lint need-test need-bench
 
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
@@ -51,8 +51,14 @@ need-test: need-build
 need-bench: need-test
 	$(call need,nsd=nsd gdnsd=gdnsd dnsmasq=dnsmasq-base taskset=util-linux)
 
+# How often each branch of the packet path is taken, counted under load: the compiler lays out what is often needed together.
+# `make profile` renews it; an old one costs speed and nothing else. Flags in RUSTFLAGS cannot hold a path with a space.
+PROFILE := packaging/nodens.profdata
+PROFILED := $(RUSTFLAGS)$(if $(word 2,$(CURDIR)),, -C profile-use=$(CURDIR)/$(PROFILE) -C llvm-args=-no-pgo-warn-mismatch)
+RELEASE := RUSTFLAGS='$(PROFILED)' $(CARGO) build --release
+
 build: need-build ## the release binary
-	$(CARGO) build --release -p nodens
+	$(RELEASE) -p nodens
 
 # Another target that rustup has: make static STATIC_TARGET=x86_64-unknown-linux-musl, or aarch64-unknown-linux-gnu. It needs a C
 # compiler and a linker for it: CC_TARGET and CARGO_TARGET_..._LINKER name them (docs/install.md).
@@ -60,7 +66,7 @@ STATIC_TARGET ?= x86_64-unknown-linux-gnu
 STATIC := $(TARGET)/static/nodens
 static: need-build ## the release binary without shared libraries, as target/static/nodens
 	@rustup target list --installed 2>/dev/null | grep -qx $(STATIC_TARGET) || ! command -v rustup >/dev/null || rustup target add $(STATIC_TARGET)
-	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --target $(STATIC_TARGET) -p nodens
+	RUSTFLAGS='$(PROFILED) -C target-feature=+crt-static' $(CARGO) build --release --target $(STATIC_TARGET) -p nodens
 	install -D $(TARGET)/$(STATIC_TARGET)/release/nodens $(STATIC)
 	packaging/check-static $(STATIC)
 
@@ -121,7 +127,7 @@ helm: cluster ## helm for the tests of the chart, built once into Go's cache
 	    GOTOOLCHAIN=local go -C tests/helm tool helm version || ~/.cache/nodens/go-1.26/go/bin/go -C tests/helm tool helm version; }
 
 test: need-test helm ## everything that must hold
-	$(CARGO) build --release -p nodens -p nodens-benches --bins
+	$(RELEASE) -p nodens -p nodens-benches --bins
 	NODENS_BIN="$$(realpath $(TARGET))/release/nodens" NODENS_HANDLER="$$(realpath $(TARGET))/release/handler" \
 	    $(CARGO) test --workspace
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
@@ -135,12 +141,23 @@ ROUNDS ?= 5
 SECS ?= 3
 BENCH_ARGS ?=
 bench: need-bench ## against an echo, a relay and six other servers; ROUNDS=1 SECS=1 for a quick look, BENCH_ARGS=--help for more
-	$(CARGO) build --release -p nodens -p nodens-benches --bins
+	$(RELEASE) -p nodens -p nodens-benches --bins
 	"$$(realpath $(TARGET))/release/versus" --rounds $(ROUNDS) --secs $(SECS) $(BENCH_ARGS)
+
+# A second of each load that `make bench` measures, on a binary that counts.
+COUNTED := $(abspath $(TARGET))/profile
+profile: need-bench ## renews packaging/nodens.profdata, by which release builds are laid out: about 15 minutes on two cores
+	rustup component add llvm-tools
+	RUSTFLAGS='-C profile-generate=$(COUNTED)/counts' $(CARGO) build --release --target-dir $(COUNTED) -p nodens -p nodens-benches --bins
+	rm -rf $(COUNTED)/counts
+	$(COUNTED)/release/versus --rounds 1 --secs 1 --no-record --servers nodens-uring,nodens-mmsg,nodens-etcd \
+	    --rates 20000,0 --hit-rates 20000,0 --cluster-rates 20000,0
+	"$$(rustc --print sysroot)/lib/rustlib/$$(rustc -vV | sed -n 's/^host: //p')/bin/llvm-profdata" merge --sparse \
+	    --function='nodens_engine|nodens_wire' -o $(PROFILE) $(COUNTED)/counts
 
 SCALE_ARGS ?= made-up
 scale: need-test cluster ## a cluster of 10,000 Services: memory, changes, lists; SCALE_ARGS=real for one in the API server of the tests
-	$(CARGO) build --release -p nodens -p nodens-benches --bins
+	$(RELEASE) -p nodens -p nodens-benches --bins
 	NODENS_BIN="$$(realpath $(TARGET))/release/nodens" "$$(realpath $(TARGET))/release/scale" $(SCALE_ARGS)
 
 FUZZ ?= message name respond reply zonefile corefile expression
