@@ -29,11 +29,19 @@ pub fn beside(errors: Vec<Diagnostic>, compiled: Compiled) -> Findings {
     for source in compiled.files {
         let span = source.settings.db_file_span;
         // The zones of one stanza have one file.
-        if last != Some(span)
-            && let Err(wrong) = FileZone::new(source, hash.clone()).first()
-        {
-            found.add(wrong);
-            last = Some(span);
+        if last == Some(span) {
+            continue;
+        }
+        let zone = FileZone::new(source, hash.clone());
+        match zone.first() {
+            Ok(file) => {
+                let odd = zone.oddities(&file).into_iter();
+                odd.for_each(|text| found.note(Diagnostic::warning(span, text)));
+            }
+            Err(wrong) => {
+                found.add(wrong);
+                last = Some(span);
+            }
         }
     }
     for source in compiled.weights {
@@ -93,6 +101,10 @@ mod tests {
         write("cedar", "$TTL 60\n@ SOA ns1 admin 1 2 3 4 5\n$INCLUDE more\n");
         write("more", "\n  A 192.0.2.300\n");
         write("oak", "www A 192.0.2.1\n");
+        write(
+            "pine",
+            "@ SOA ns1 admin 1 2 3 4 5\n@ SOA ns1 admin 2 2 3 4 5\nwww.oak.example. A 192.0.2.1\n",
+        );
         write("heavy", "www\n192.0.2.1 0\n");
         write("some-hosts", "192.0.2.1 a.cedar.example\nwrong\n");
         let root = folder.path().display();
@@ -105,6 +117,7 @@ mod tests {
                 file cedar
                 file oak oak.example elm.example
                 file late fir.example
+                file pine pine.example
                 file late beech.example {{
                     reload 0
                 }}
@@ -122,16 +135,26 @@ mod tests {
         assert_eq!(errors.len(), 7, "{}", errors.join("\n"));
         assert!(errors.iter().all(|error| error.contains("= help: ")));
         has(&errors, 0, &["Corefile:3", "nowhere0"]);
-        has(&errors, 1, &["Corefile:15", "cert"]);
-        has(&errors, 2, &["Corefile:15", "key"]);
+        has(&errors, 1, &["Corefile:16", "cert"]);
+        has(&errors, 2, &["Corefile:16", "key"]);
         has(&errors, 3, &["Corefile:4", "more:2", "A 192.0.2.300"]);
         has(&errors, 4, &["Corefile:5", "no SOA record for origin oak.example."]);
-        has(&errors, 5, &["Corefile:7", "late"]);
-        has(&errors, 6, &["Corefile:10", "heavy:2", "192.0.2.1 0"]);
-        assert_eq!(warnings.len(), 3, "{}", warnings.join("\n"));
+        has(&errors, 5, &["Corefile:8", "late"]);
+        has(&errors, 6, &["Corefile:11", "heavy:2", "192.0.2.1 0"]);
+        assert_eq!(warnings.len(), 5, "{}", warnings.join("\n"));
         has(&warnings, 0, &["Corefile:6", "Failed to open zone fir.example."]);
-        has(&warnings, 1, &["Corefile:11", "some-hosts:2"]);
-        has(&warnings, 2, &["Corefile:13", "Directory does not exist: none"]);
+        has(
+            &warnings,
+            1,
+            &["Corefile:7", "1 records of pine lie outside zone pine.example."],
+        );
+        has(
+            &warnings,
+            2,
+            &["Corefile:7", "more than one SOA", "the last one counts"],
+        );
+        has(&warnings, 3, &["Corefile:12", "some-hosts:2"]);
+        has(&warnings, 4, &["Corefile:14", "Directory does not exist: none"]);
         assert!(!folder.path().join("keys").exists(), "nothing is made");
     }
 

@@ -32,6 +32,10 @@ pub const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Reads a regular file of at most so many bytes.
 pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    // Where a file has to be named and nothing is meant.
+    if path == Path::new("/dev/null") {
+        return Ok(Vec::new());
+    }
     let metadata = fs::metadata(path)?;
     // Opening a pipe would wait for whoever writes into it.
     if !metadata.is_file() {
@@ -135,18 +139,26 @@ impl FileZone {
     }
 
     fn publish(&mut self, file: &ZoneFile, publisher: &Publisher) {
-        if file.outside > 0 {
-            let FileSource { zone, settings, .. } = &self.source;
-            let count = file.outside;
-            output::warning(&format!(
-                "plugin/file: {count} records of {} lie outside zone {zone} and are left out",
-                settings.db_file_word
-            ));
-        }
+        self.oddities(file).iter().for_each(|text| output::warning(text));
         let empty = RecordZone::unloaded(self.source.zone.as_name(), self.hash.clone());
         let zone = zone_of(empty, &file.records);
         self.serial = Some(file.serial);
         publisher.zone(self.source.id, Zone::Records(zone));
+    }
+
+    /// What is no mistake, but hardly meant.
+    pub(crate) fn oddities(&self, file: &ZoneFile) -> Vec<String> {
+        let FileSource { zone, settings, .. } = &self.source;
+        let word = &settings.db_file_word;
+        let outside = format!(
+            "plugin/file: {} records of {word} lie outside zone {zone} and are left out",
+            file.outside
+        );
+        let soas = format!("plugin/file: {word} has more than one SOA record of zone {zone}; the last one counts");
+        [(file.outside > 0, outside), (file.more_soas > 0, soas)]
+            .into_iter()
+            .filter_map(|(is_so, text)| is_so.then_some(text))
+            .collect()
     }
 
     /// Tells others to look for a new version; also when there is none, since a file could not be read, as CoreDNS does.
@@ -157,7 +169,7 @@ impl FileZone {
     /// What the file says now; none where it is as it was seen last.
     fn look(&mut self) -> Option<Result<ZoneFile, ZoneFileError>> {
         let stamp = Stamp::of(&self.source.settings.db_file);
-        if stamp.is_none() || stamp == self.stamp {
+        if stamp == self.stamp {
             return None;
         }
         self.stamp = stamp;

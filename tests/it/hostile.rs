@@ -230,3 +230,52 @@ fn hostile_connections_harm_nobody_and_leave_nothing() {
     assert!(last_kb < first_kb + 64 * 1024, "{first_kb} KB became {last_kb} KB");
     assert!(server.process().status().is_none());
 }
+
+/// Who takes a zone slowly, but all the time, gets the whole of it: `write` is for those who take nothing.
+#[test]
+fn a_slow_reader_gets_a_large_zone() {
+    let zone: String = (1..=5)
+        .map(|part| format!("$GENERATE 0-60000 host-{part}-$ A 192.0.2.1\n"))
+        .collect();
+    let server = Nodens::start(
+        "cedar.example:{PORT} {\n    bind 127.0.0.1\n    timeouts {\n        write 1s\n    }\n    transfer {\n        to *\n    }\n    \
+         file zone {\n        reload 1s\n    }\n}\n",
+    );
+    server.write(
+        "zone",
+        &format!("@ SOA ns admin 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{zone}"),
+    );
+    server.wait_for("ns.cedar.example A", Duration::from_secs(90), |reply| {
+        reply.values() == ["192.0.2.1"]
+    });
+    let stream = TcpStream::connect(server.address("PORT")).unwrap();
+    SockRef::from(&stream).set_recv_buffer_size(32 << 10).unwrap();
+    let mut stream = stream;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream
+        .write_all(&framed(&packet(1, "cedar.example. AXFR", None)))
+        .unwrap();
+    // What is asked behind it is answered behind it.
+    stream
+        .write_all(&framed(&packet(2, "ns.cedar.example. A", None)))
+        .unwrap();
+    let (mut taken, mut buffer) = (0, vec![0; 50 << 10]);
+    let mut end = Vec::new();
+    while end.get(2..4) != Some(&[0, 2]) {
+        let len = stream.read(&mut buffer).unwrap();
+        assert!(len > 0, "closed after {taken} bytes");
+        taken += len;
+        end.extend_from_slice(&buffer[..len]);
+        // Messages that are whole have been seen.
+        while end.len() > 2 {
+            let next = 2 + usize::from(u16::from_be_bytes([end[0], end[1]]));
+            if end.len() <= next {
+                break;
+            }
+            end.drain(..next);
+        }
+        sleep(Duration::from_millis(50));
+    }
+    println!("{taken} bytes");
+    assert!(taken > 7_000_000, "{taken}");
+}

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, sleep};
@@ -241,6 +241,47 @@ fn random_names_take_no_more_memory_than_the_cache_may() {
     );
     // On a machine that has nothing else to do.
     assert!(!is_long() || late < early * 3 / 2 + slack());
+}
+
+/// Each holds an alias to a name of the other, which nobody can know to be a ring: it must not feed itself.
+#[test]
+fn two_servers_whose_aliases_lead_to_each_other_ask_a_few_times() {
+    let _alone = alone();
+    let other_port = free_port();
+    let server = |ports: &[&str], own: &str, other: &str, forward: &str| {
+        let keys = |zone: &str| {
+            ports
+                .iter()
+                .map(|port| format!("{zone}.example:{port} "))
+                .collect::<String>()
+        };
+        let (own_keys, other_keys) = (keys(own), keys(other));
+        let server = Nodens::start(&format!(
+            "{own_keys}{{\n    bind 127.0.0.1\n    prometheus 127.0.0.1:{{METRICS}}\n    file zone {{\n        reload 1s\n    }}\n}}\n\
+             {other_keys}{{\n    bind 127.0.0.1\n    forward . 127.0.0.1:{forward}\n}}\n"
+        ));
+        server.write(
+            "zone",
+            &format!("@ SOA ns admin 1 2 3 4 5\nhere A 192.0.2.1\na CNAME a.{other}.example.\n"),
+        );
+        server
+    };
+    let first = server(&["{PORT}"], "cedar", "oak", &other_port.to_string());
+    let to_first = first.address("PORT").port().to_string();
+    let second = server(&["{PORT}", &other_port.to_string()], "oak", "cedar", &to_first);
+    let limit = Duration::from_secs(8);
+    first.wait_for("here.cedar.example A", limit, |reply| reply.values() == ["192.0.2.1"]);
+    first.wait_for("here.oak.example A", limit, |reply| reply.values() == ["192.0.2.1"]);
+    let asked = || first.metric("coredns_dns_requests_total") + second.metric("coredns_dns_requests_total");
+    let before = asked();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.send_to(&packet(1, "a.cedar.example. A", None), first.address("PORT"))
+        .unwrap();
+    // A question is counted when it is answered, here by the end of all attempts.
+    sleep(Duration::from_secs(8));
+    let more = asked() - before;
+    println!("{more} questions");
+    assert!((3.0..40.0).contains(&more), "{more} questions");
 }
 
 #[test]

@@ -14,6 +14,10 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// Asked of the kernel for replies on their way to the network card.
 const SEND_BUFFER: usize = 1 << 20;
 
+/// Bytes that may wait in the kernel behind those on their way. With its own measure, megabytes, it would be many seconds
+/// until a slow client is seen to take anything.
+const NOTSENT_MAX: u32 = 128 << 10;
+
 /// Connections that may wait to be accepted; `net.core.somaxconn` cuts it.
 const BACKLOG: i32 = 4096;
 
@@ -129,8 +133,9 @@ pub fn bind_tcp(address: SocketAddr) -> Result<Socket, BindError> {
         // Connections of a process before this one that are still closing must not hold up the start.
         socket.set_reuse_address(true)?;
         socket.set_reuse_port(true)?;
-        // Accepted sockets inherit it.
+        // Accepted sockets inherit both.
         socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_notsent_lowat(NOTSENT_MAX)?;
         socket.bind(&SockAddr::from(address))?;
         socket.listen(BACKLOG)?;
         Ok(socket)

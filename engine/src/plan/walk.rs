@@ -15,7 +15,7 @@ use super::{
     kubernetes, loadbalance, local, looping, minimal, nested, outside, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
-use crate::cache::Cache as Slab;
+use crate::cache::{Cache as Slab, Key};
 use crate::cluster::Shown;
 use crate::edns;
 use crate::forward::{Canary, Stanza};
@@ -109,6 +109,8 @@ pub(crate) struct Visit<'a, 'z> {
     pub(super) options: &'a [u8],
     /// What the first pass found for this step.
     probe: Option<&'a Probe<'z>>,
+    /// How many names led to the question.
+    depth: u8,
 }
 
 impl Setting<'_, '_> {
@@ -173,13 +175,39 @@ impl<'a, 'z> Visit<'a, 'z> {
                 udp_size: udp_size.min(plan.udp_size.unwrap_or(u16::MAX)),
                 options: options.into(),
                 // Nothing by which the cache tells questions apart says what their options are.
-                merge: self.merge.filter(|_| self.options.is_empty()),
+                merge: self
+                    .merge
+                    .or_else(|| self.ring(&matter))
+                    .filter(|_| self.options.is_empty()),
                 patience: self.patience,
                 cancel: None,
                 canary: canary.cloned(),
             }));
         }
         said
+    }
+
+    /// What an alias leads to is asked once at a time, also where no cache keeps it: two servers with aliases that lead to one
+    /// another would else go on asking as fast as they can, and twice as often at every turn.
+    fn ring(&self, matter: &Matter<'_>) -> Option<Merge> {
+        let is_alias = self.depth > 0 && self.canary.is_none();
+        is_alias.then(|| {
+            // No block has such a number. What is asked with other flags is another question.
+            let block = u32::MAX - u32::from(matter.flags.0);
+            let key = Key {
+                block,
+                name: self.asked.folded,
+                rtype: matter.rtype,
+                rclass: matter.rclass,
+                dnssec_ok: matter.dnssec_ok,
+                checking_disabled: matter.flags.cd(),
+            };
+            let stanza = Arc::as_ptr(matter.stanza).addr() as u64;
+            Merge {
+                hash: self.hash.of_key(&key) ^ stanza.rotate_left(32),
+                block,
+            }
+        })
     }
 
     /// The zone of this step that holds the name, and how many bytes of it stand in front of the zone's.
@@ -427,6 +455,7 @@ impl<'a, 'z> Walk<'a, 'z> {
             refreshes: &mut self.refreshes,
             options: self.options,
             probe: None,
+            depth,
         };
         // The first pass looked for the first step that may know the name: those before it would pass.
         let start = probe.map_or(begin, |probe| usize::from(probe.begin));

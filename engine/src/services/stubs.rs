@@ -116,6 +116,7 @@ fn addresses(stanza: &Stanza) -> impl Iterator<Item = SocketAddr> {
 /// zone's servers apart.
 fn zone(service: &Service) -> Option<NameBuf> {
     let path = service.key.strip_prefix(BELOW)?.strip_prefix(b"/")?;
+    let path = path.strip_suffix(b"/").unwrap_or(path);
     let end = path.iter().rposition(|&byte| byte == b'/')?;
     let mut name = Vec::new();
     for component in path[..end].rsplit(|&byte| byte == b'/') {
@@ -202,7 +203,7 @@ mod tests {
             &empty(),
             &[
                 ("dns/stub/example/oak/ns1", v4(1), 0),
-                ("dns/stub/example/oak/ns2", v4(2), 5353),
+                ("dns/stub/example/oak/ns2/", v4(2), 5353),
                 ("dns/stub/example/oak/deep/ns1", v4(3), 0),
                 ("dns/stub/example/pine/ns1", name, 0),
                 ("dns/stub/ns1", v4(4), 0),

@@ -220,7 +220,13 @@ impl Loader<'_> {
             self.found.outside += 1;
             return Ok(());
         }
-        if rtype == Rtype::SOA && self.serial.is_none() && owner.as_written == self.zone {
+        if rtype == Rtype::SOA && owner.as_written == self.zone {
+            if self.serial.is_some() {
+                self.found.more_soas += 1;
+                self.found
+                    .records
+                    .retain(|record| record.rtype != Rtype::SOA || record.owner != owner.folded);
+            }
             self.serial = rdata::soa_serial(&rdata);
         }
         // Names of service instances are meant for people to read (RFC 6763 §4.1.1).

@@ -43,10 +43,12 @@ pub const GENERATED_MAX: usize = 1 << 20;
 pub struct ZoneFile {
     /// In file order; the SOA among them.
     pub records: Vec<Record>,
-    /// Of the first SOA at the zone's own name.
+    /// Of the SOA at the zone's own name.
     pub serial: u32,
     /// Records of names outside the zone, which were left out.
     pub outside: usize,
+    /// SOAs behind which another one came, which counts instead.
+    pub more_soas: usize,
 }
 
 /// Why a zone could not be loaded.

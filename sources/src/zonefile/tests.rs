@@ -246,6 +246,16 @@ fn records_outside_the_zone_are_counted() {
 }
 
 #[test]
+fn of_several_soas_the_last_one_counts() {
+    let zone = load(&[(
+        "z",
+        "@ SOA . . 1 1 1 1 1\nwww A 192.0.2.1\nCEDAR.example. SOA . . 7 1 1 1 1",
+    )])
+    .unwrap();
+    assert_eq!((zone.records.len(), zone.more_soas, zone.serial), (2, 1, 7));
+}
+
+#[test]
 fn errors_name_file_line_and_cause() {
     let error = |files: &[(&str, &str)]| load(files).unwrap_err().to_string();
     assert_eq!(

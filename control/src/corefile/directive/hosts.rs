@@ -9,6 +9,7 @@ use crate::corefile::diagnostic::{Diagnostic, nearest};
 use crate::corefile::duration::{DurationError, go_duration};
 use crate::corefile::parser::Line;
 use crate::corefile::settings::{Hosts, InlineHost};
+use nodens_sources::hosts::{self, BadLine};
 
 const OPTIONS: [&str; 5] = ["ttl", "no_reverse", "reload", "fallthrough", "fallthrough_unsupported"];
 const TTL_DEFAULT: u32 = 3600;
@@ -112,6 +113,13 @@ fn inline(option: &Line, hosts: &mut Hosts, scope: &mut Scope<'_>) {
     }
     let words = std::iter::once(&option.name).chain(&option.args);
     let text = words.map(|word| &*word.text).collect::<Vec<_>>().join(" ");
+    if address.parse::<IpAddr>().is_ok() {
+        let bad = |bad: BadLine| {
+            let text = format!("plugin/hosts: {}; it is left out", bad.text);
+            scope.findings.warn(Diagnostic::warning(option.span(), text));
+        };
+        hosts::entries(text.as_bytes(), bad).for_each(drop);
+    }
     hosts.inline.push(InlineHost {
         text,
         span: option.span(),
