@@ -173,7 +173,9 @@ impl Handler for Echo {
         }
     }
 
-    fn upstream(&mut self, _: UpstreamDatagram<'_>) {}
+    fn upstream(&mut self, _: UpstreamDatagram<'_>) -> bool {
+        false
+    }
 }
 
 impl Echo {
