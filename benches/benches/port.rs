@@ -28,7 +28,9 @@ impl Handler for Echo {
 
     fn stream(&mut self, _: StreamEvent<'_>) {}
 
-    fn upstream(&mut self, _: UpstreamDatagram<'_>) {}
+    fn upstream(&mut self, _: UpstreamDatagram<'_>) -> bool {
+        false
+    }
 }
 
 fn echo(c: &mut Criterion, name: &str, kind: PortKind, bound: &str) {
