@@ -40,7 +40,7 @@ pub(crate) struct Ask {
     pub(crate) udp_size: u16,
     /// EDNS options in wire form.
     pub(crate) options: Box<[u8]>,
-    /// Equal questions are asked once, and their answer is kept.
+    /// Equal questions are asked once; where the cache was looked at, it keeps the answer.
     pub(crate) merge: Option<Merge>,
     /// After this time there is an old answer instead.
     pub(crate) patience: Option<Duration>,
