@@ -8,6 +8,7 @@ SHELL := /bin/bash
 
 CARGO ?= cargo
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+HOST = $$(rustc -vV | sed -n 's/^host: //p')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
 # $(call need,PROGRAM=PACKAGE[,PACKAGE] ...): installs the packages of programs that are missing; a PROGRAM that starts with a
@@ -153,7 +154,7 @@ profile: need-bench ## renews packaging/nodens.profdata, by which release builds
 	rm -rf $(COUNTED)/counts
 	$(COUNTED)/release/versus --rounds 1 --secs 1 --no-record --servers nodens-uring,nodens-mmsg,nodens-etcd \
 	    --rates 20000,0 --hit-rates 20000,0 --cluster-rates 20000,0
-	"$$(rustc --print sysroot)/lib/rustlib/$$(rustc -vV | sed -n 's/^host: //p')/bin/llvm-profdata" merge --sparse \
+	"$$(rustc --print sysroot)/lib/rustlib/$(HOST)/bin/llvm-profdata" merge --sparse \
 	    --function='nodens_engine|nodens_wire' -o $(PROFILE) $(COUNTED)/counts
 
 SCALE_ARGS ?= made-up
@@ -170,7 +171,7 @@ fuzz: need-build ## FUZZ="message name" SECS=60: each target for so long, from i
 	@$(call need,c++=g++)
 	mkdir -p fuzz/artifacts $(FUZZ:%=$(TARGET)/fuzz/corpus/%)
 	for target in $(FUZZ); do \
-	    RUSTFLAGS='$(FUZZ_FLAGS)' $(CARGO) run --release --target "$$(rustc -vV | sed -n 's/^host: //p')" --target-dir $(TARGET)/fuzz \
+	    RUSTFLAGS='$(FUZZ_FLAGS)' $(CARGO) run --release --target "$(HOST)" --target-dir $(TARGET)/fuzz \
 	        -p nodens-fuzz --bin "$$target" -- -max_total_time=$(SECS) -artifact_prefix=fuzz/artifacts/ \
 	        $(TARGET)/fuzz/corpus/"$$target" fuzz/corpus/"$$target"; \
 	done

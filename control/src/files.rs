@@ -150,15 +150,19 @@ impl FileZone {
     pub(crate) fn oddities(&self, file: &ZoneFile) -> Vec<String> {
         let FileSource { zone, settings, .. } = &self.source;
         let word = &settings.db_file_word;
-        let outside = format!(
-            "plugin/file: {} records of {word} lie outside zone {zone} and are left out",
-            file.outside
-        );
-        let soas = format!("plugin/file: {word} has more than one SOA record of zone {zone}; the last one counts");
-        [(file.outside > 0, outside), (file.more_soas > 0, soas)]
-            .into_iter()
-            .filter_map(|(is_so, text)| is_so.then_some(text))
-            .collect()
+        let mut odd = Vec::new();
+        if file.outside > 0 {
+            let count = file.outside;
+            odd.push(format!(
+                "plugin/file: {count} records of {word} lie outside zone {zone} and are left out"
+            ));
+        }
+        if file.more_soas > 0 {
+            odd.push(format!(
+                "plugin/file: {word} has more than one SOA record of zone {zone}; the last one counts"
+            ));
+        }
+        odd
     }
 
     /// Tells others to look for a new version; also when there is none, since a file could not be read, as CoreDNS does.

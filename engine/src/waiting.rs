@@ -60,14 +60,7 @@ pub(crate) struct Merge {
 impl Ask {
     /// Under what the cache keeps the answer; `folded` is the name in lower case.
     pub(crate) fn key<'k>(&self, merge: Merge, folded: &'k [u8]) -> Key<'k> {
-        Key {
-            block: merge.block,
-            name: folded,
-            rtype: self.rtype,
-            rclass: self.rclass,
-            dnssec_ok: self.dnssec_ok,
-            checking_disabled: self.flags.cd(),
-        }
+        self.matter().key(merge.block, folded)
     }
 
     fn matter(&self) -> Matter<'_> {
@@ -93,6 +86,20 @@ pub(crate) struct Matter<'a> {
     pub(crate) flags: Flags,
     pub(crate) dnssec_ok: bool,
     pub(crate) options: &'a [u8],
+}
+
+impl Matter<'_> {
+    /// Its key in a block; `folded` is the name in lower case.
+    pub(crate) fn key<'k>(&self, block: u32, folded: &'k [u8]) -> Key<'k> {
+        Key {
+            block,
+            name: folded,
+            rtype: self.rtype,
+            rclass: self.rclass,
+            dnssec_ok: self.dnssec_ok,
+            checking_disabled: self.flags.cd(),
+        }
+    }
 }
 
 impl PartialEq for Matter<'_> {

@@ -248,9 +248,8 @@ fn a_slow_reader_gets_a_large_zone() {
     server.wait_for("ns.cedar.example A", Duration::from_secs(90), |reply| {
         reply.values() == ["192.0.2.1"]
     });
-    let stream = TcpStream::connect(server.address("PORT")).unwrap();
+    let mut stream = TcpStream::connect(server.address("PORT")).unwrap();
     SockRef::from(&stream).set_recv_buffer_size(32 << 10).unwrap();
-    let mut stream = stream;
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     stream
         .write_all(&framed(&packet(1, "cedar.example. AXFR", None)))

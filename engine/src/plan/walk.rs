@@ -15,7 +15,7 @@ use super::{
     kubernetes, loadbalance, local, looping, minimal, nested, outside, route, templates, transfer, whoami,
 };
 use crate::answer::{Answer, Pending, Purpose, Reason};
-use crate::cache::{Cache as Slab, Key};
+use crate::cache::Cache as Slab;
 use crate::cluster::Shown;
 use crate::edns;
 use crate::forward::{Canary, Stanza};
@@ -194,14 +194,7 @@ impl<'a, 'z> Visit<'a, 'z> {
         is_alias.then(|| {
             // No block has such a number. What is asked with other flags is another question.
             let block = u32::MAX - u32::from(matter.flags.0);
-            let key = Key {
-                block,
-                name: self.asked.folded,
-                rtype: matter.rtype,
-                rclass: matter.rclass,
-                dnssec_ok: matter.dnssec_ok,
-                checking_disabled: matter.flags.cd(),
-            };
+            let key = matter.key(block, self.asked.folded);
             let stanza = Arc::as_ptr(matter.stanza).addr() as u64;
             Merge {
                 hash: self.hash.of_key(&key) ^ stanza.rotate_left(32),

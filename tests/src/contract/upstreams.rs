@@ -106,6 +106,11 @@ pub(super) fn retired_are_silent<P: Port>(open: Open<P>) {
     assert_eq!(rig.handler.upstreams, []);
 }
 
+/// What replies of one byte have said.
+fn numbers<P: Port>(rig: &Rig<P>) -> Vec<u8> {
+    rig.handler.upstreams.iter().map(|(_, bytes, _)| bytes[0]).collect()
+}
+
 pub(super) fn many_replies<P: Port>(open: Open<P>) {
     let mut rig = Rig::on(open, "127.0.0.1");
     let (server, to) = server();
@@ -116,8 +121,7 @@ pub(super) fn many_replies<P: Port>(open: Open<P>) {
         server.send_to(&[number], from).unwrap();
     }
     rig.until(|handler| handler.upstreams.len() == 100);
-    let numbers: Vec<_> = rig.handler.upstreams.iter().map(|(_, bytes, _)| bytes[0]).collect();
-    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+    assert_eq!(numbers(&rig), (0..100).collect::<Vec<_>>());
 }
 
 pub(super) fn nobody_waits<P: Port>(open: Open<P>) {
@@ -134,8 +138,7 @@ pub(super) fn nobody_waits<P: Port>(open: Open<P>) {
     rig.handler.waits = true;
     server.send_to(&[3], from).unwrap();
     rig.until(|handler| handler.upstreams.len() == 4);
-    let numbers: Vec<_> = rig.handler.upstreams.iter().map(|(_, bytes, _)| bytes[0]).collect();
-    assert_eq!(numbers, [0, 1, 2, 3]);
+    assert_eq!(numbers(&rig), [0, 1, 2, 3]);
 }
 
 pub(super) fn a_source_address_is_kept<P: Port>(open: Open<P>) {

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nodens_sources::hosts::{BadLine, entries};
+
 use super::scope::Scope;
 use crate::corefile::diagnostic::{Diagnostic, nearest};
 use crate::corefile::duration::{DurationError, go_duration};
 use crate::corefile::parser::Line;
 use crate::corefile::settings::{Hosts, InlineHost};
-use nodens_sources::hosts::{self, BadLine};
 
 const OPTIONS: [&str; 5] = ["ttl", "no_reverse", "reload", "fallthrough", "fallthrough_unsupported"];
 const TTL_DEFAULT: u32 = 3600;
@@ -103,6 +104,8 @@ fn reload(option: &Line, hosts: &mut Hosts, scope: &mut Scope<'_>) {
 fn inline(option: &Line, hosts: &mut Hosts, scope: &mut Scope<'_>) {
     let first = &*option.name.text;
     let address = first.split_once('%').map_or(first, |(address, _)| address);
+    let words = std::iter::once(&option.name).chain(&option.args);
+    let line = words.map(|word| &*word.text).collect::<Vec<_>>().join(" ");
     if address.parse::<IpAddr>().is_err() {
         let text = format!("plugin/hosts: '{first}' is neither an option nor an address: the line is skipped");
         let warning = Diagnostic::warning(option.name.span, text);
@@ -110,18 +113,15 @@ fn inline(option: &Line, hosts: &mut Hosts, scope: &mut Scope<'_>) {
             Some(near) => warning.help(format!("did you mean `{near}`?")),
             None => warning,
         });
-    }
-    let words = std::iter::once(&option.name).chain(&option.args);
-    let text = words.map(|word| &*word.text).collect::<Vec<_>>().join(" ");
-    if address.parse::<IpAddr>().is_ok() {
+    } else {
         let bad = |bad: BadLine| {
             let text = format!("plugin/hosts: {}; it is left out", bad.text);
             scope.findings.warn(Diagnostic::warning(option.span(), text));
         };
-        hosts::entries(text.as_bytes(), bad).for_each(drop);
+        entries(line.as_bytes(), bad).for_each(drop);
     }
     hosts.inline.push(InlineHost {
-        text,
+        text: line,
         span: option.span(),
     });
 }
