@@ -103,7 +103,7 @@ mod tests {
         write("oak", "www A 192.0.2.1\n");
         write(
             "pine",
-            "@ SOA ns1 admin 1 2 3 4 5\n@ SOA ns1 admin 2 2 3 4 5\nwww.oak.example. A 192.0.2.1\n",
+            "@ SOA ns1 admin 1 2 3 4 5\n@ SOA ns1 admin 2 2 3 4 5\nwww.oak.example. A 192.0.2.1\nwww CNAME ns1\nwww TXT t\n",
         );
         write("heavy", "www\n192.0.2.1 0\n");
         write("some-hosts", "192.0.2.1 a.cedar.example\nwrong\n");
@@ -141,7 +141,7 @@ mod tests {
         has(&errors, 4, &["Corefile:5", "no SOA record for origin oak.example."]);
         has(&errors, 5, &["Corefile:8", "late"]);
         has(&errors, 6, &["Corefile:11", "heavy:2", "192.0.2.1 0"]);
-        assert_eq!(warnings.len(), 5, "{}", warnings.join("\n"));
+        assert_eq!(warnings.len(), 6, "{}", warnings.join("\n"));
         has(&warnings, 0, &["Corefile:6", "Failed to open zone fir.example."]);
         has(
             &warnings,
@@ -153,8 +153,9 @@ mod tests {
             2,
             &["Corefile:7", "more than one SOA", "the last one counts"],
         );
-        has(&warnings, 3, &["Corefile:12", "some-hosts:2"]);
-        has(&warnings, 4, &["Corefile:14", "Directory does not exist: none"]);
+        has(&warnings, 3, &["Corefile:7", "beside the CNAME of www.pine.example."]);
+        has(&warnings, 4, &["Corefile:12", "some-hosts:2"]);
+        has(&warnings, 5, &["Corefile:14", "Directory does not exist: none"]);
         assert!(!folder.path().join("keys").exists(), "nothing is made");
     }
 

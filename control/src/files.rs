@@ -1,5 +1,6 @@
 //! Zone files and hosts files: read at the start, looked at again, published when they changed.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -162,6 +163,16 @@ impl FileZone {
                 "plugin/file: {word} has more than one SOA record of zone {zone}; the last one counts"
             ));
         }
+        let beside = beside_aliases(&file.records);
+        if let Some(first) = beside.first() {
+            let more = match beside.len() - 1 {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            odd.push(format!(
+                "plugin/file: {word} has records beside the CNAME of {first}{more}, which stands alone (RFC 1034 section 3.6.2)"
+            ));
+        }
         odd
     }
 
@@ -203,6 +214,20 @@ impl FileZone {
         })
         .await;
     }
+}
+
+/// The names that have an alias and other records, but those of DNSSEC: each once, in the file's order.
+fn beside_aliases(records: &[Record]) -> Vec<NameBuf> {
+    let aliases = records.iter().filter(|record| record.rtype == Rtype::CNAME);
+    let mut aliases: HashSet<&[u8]> = aliases.map(|record| record.owner().as_bytes()).collect();
+    let mut beside = Vec::new();
+    for record in records {
+        let may_stand = matches!(record.rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC);
+        if !may_stand && aliases.remove(record.owner().as_bytes()) {
+            beside.push(record.owner().to_buf());
+        }
+    }
+    beside
 }
 
 /// Why a zone file stops the start, and what to do.

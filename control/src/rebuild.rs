@@ -10,11 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use nodens_engine::services::{Editor, Extra, Host, Lease, PRIORITY_DEFAULT, Service, ServiceTree};
+use nodens_engine::services::{
+    Editor, Extra, Host, Lease, PRIORITY_DEFAULT, STUB_SERVERS_MAX, STUB_ZONES_MAX, Service, ServiceTree, stub_refusal,
+};
 use nodens_engine::snapshot::ZoneId;
 use nodens_engine::zone::Zone;
 use nodens_sources::Change;
 use nodens_sources::etcd::{self, Entry, Event, LeaseId, LeaseState, LeaseUpdate, Message, Status};
+use nodens_wire::NameBuf;
 use tokio::sync::mpsc;
 
 use crate::output;
@@ -97,7 +100,7 @@ impl Rebuild {
         };
         let mut editor: Option<Editor> = None;
         let mut changed = false;
-        let mut bad = Vec::new();
+        let (mut bad, mut odd) = (Vec::new(), Vec::new());
         for change in event.changes {
             match change {
                 Change::Reset => {
@@ -115,7 +118,20 @@ impl Rebuild {
                     if let Err(error) = &value.value {
                         bad.push(format!("{}: {error}", shown(&self.zones[at].zone.own_key, &key)));
                     }
+                    if matches!(&value.value, Ok(value) if value.host == etcd::Host::Unencodable) {
+                        odd.push(format!(
+                            "{}: its host is neither an address nor fit for a DNS name",
+                            shown(&self.zones[at].zone.own_key, &key)
+                        ));
+                    }
                     let service = self.service(&key, value);
+                    // Stub zones stand below the first zone.
+                    if at == 0
+                        && let Some(reason) = stub_refusal(&service, |zone| self.is_own(zone))
+                    {
+                        let key = shown(&self.zones[at].zone.own_key, &key);
+                        odd.push(format!("{key}: no server of a stub zone: {reason}"));
+                    }
                     let state = &mut self.zones[at];
                     if let Some(reading) = &mut state.reading {
                         reading.pass_to(Some(&key));
@@ -156,12 +172,25 @@ impl Rebuild {
             self.publish(at, editor);
         }
         self.forget_leases();
-        report(&bad);
+        report("left out, since the value is no SkyDNS service", &bad);
+        report("not used as it stands", &odd);
+    }
+
+    fn is_own(&self, zone: &NameBuf) -> bool {
+        self.zones.iter().any(|state| *zone == state.zone.tree.apex())
     }
 
     fn publish(&mut self, at: usize, editor: Editor) {
         let zone = &mut self.zones[at].zone;
+        let left_out = zone.tree.stubs_left_out();
         zone.tree = editor.finish(unix_secs());
+        if at == 0 && zone.tree.stubs_left_out() > left_out {
+            output::warning(&format!(
+                "plugin/etcd: {} servers of stub zones are left out: {STUB_ZONES_MAX} zones with {STUB_SERVERS_MAX} servers each \
+                 are the most",
+                zone.tree.stubs_left_out()
+            ));
+        }
         self.publisher.zone(zone.id, Zone::Services(zone.tree.clone()));
         zone.synced.store(zone.tree.is_synced(), Ordering::Release);
         let bad: usize = self.zones.iter().map(|state| state.zone.tree.bad_keys()).sum();
@@ -275,11 +304,11 @@ fn put(editor: &mut Editor, service: Service) -> bool {
     !same
 }
 
-/// Bad values of one revision that are named; the others are only counted.
+/// Values of one revision that are named; the others are only counted.
 const REPORTED_MAX: usize = 5;
 
-/// One line for the values of a revision that do not parse.
-fn report(bad: &[String]) {
+/// One line for the values of a revision of which the same is said.
+fn report(what: &str, bad: &[String]) {
     if bad.is_empty() {
         return;
     }
@@ -295,9 +324,7 @@ fn report(bad: &[String]) {
     } else {
         String::new()
     };
-    output::warning(&format!(
-        "plugin/etcd: left out, since the value is no SkyDNS service: {named}{more}"
-    ));
+    output::warning(&format!("plugin/etcd: {what}: {named}{more}"));
 }
 
 /// A whole key, fit for a log.

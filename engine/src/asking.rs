@@ -62,6 +62,9 @@ impl Responder {
         loop {
             let failed = if waiting.is_cancelled(now.clock.now) {
                 Failed::Cancelled
+            } else if waiting.is_overdue(now.clock.now) {
+                self.stats.waiting_limited.add(1);
+                Failed::Overdue
             } else if waiting.told.is_full() || self.waiting.is_full() {
                 self.stats.waiting_limited.add(1);
                 Failed::Crowded
@@ -132,6 +135,7 @@ impl Responder {
             udp_size: *udp_size,
             options,
             client_is_stream: waiting.asker.stream.is_some(),
+            since: waiting.since,
             canary: canary.as_ref(),
         };
         self.forwarder.ask(now.clock.now, stanza, &question, ticket.0);

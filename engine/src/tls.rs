@@ -53,6 +53,15 @@ impl TlsSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TlsBroken;
 
+/// What a connection broke with, where rustls's own words need to be known.
+pub(crate) fn words(error: &rustls::Error) -> String {
+    let text = error.to_string();
+    if text.contains("CaUsedAsEndEntity") {
+        return "invalid peer certificate: it is an authority's own (CA:TRUE), and has to be one that an authority signed".to_owned();
+    }
+    text
+}
+
 /// Whether the other side may still say something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Talk {

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::cache::Key;
 use crate::cache::flight::Token;
-use crate::forward::{Canary, Failed, Stanza};
+use crate::forward::{BUDGET, Canary, Failed, Stanza};
 use crate::io::{ListenerId, Peer, StreamId};
 use crate::responder::Origin;
 use crate::time::Instant;
@@ -275,6 +275,12 @@ impl Waiting {
     /// It is told what it waits for.
     pub(crate) fn hear(&mut self, said: Said) {
         self.told.push(Arc::clone(&self.ask), said);
+    }
+
+    /// One query is to have an answer in the time that one question to other servers may take: where it has asked for so long,
+    /// it asks nothing more.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        !self.told.said.is_empty() && now.since(self.since) >= BUDGET
     }
 
     /// When it is given up; what nobody waits for is not.

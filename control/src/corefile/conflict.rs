@@ -1,11 +1,11 @@
-//! Two blocks must not serve the same zone in the same place.
+//! Two blocks must not serve the same zone in the same place, nor two kinds of HTTP endpoints at the same address.
 
 use std::collections::HashMap;
 
 use nodens_wire::NameBuf;
 
 use super::diagnostic::Diagnostic;
-use super::settings::{BindPlace, BindTarget, Scheme, ServerBlock};
+use super::settings::{BindPlace, BindTarget, HttpAddress, Scheme, ServerBlock};
 use super::source::Span;
 
 /// Finds zones that are served twice at one address and port, and those that one block serves at an address and
@@ -64,6 +64,33 @@ pub fn check(blocks: &[ServerBlock], addresses: impl Fn(&ServerBlock) -> Vec<Str
                     );
                     break;
                 }
+            }
+        }
+    }
+    errors
+}
+
+/// Finds endpoints that cannot listen where one of another kind does. Those of one kind are the same.
+pub fn check_endpoints(blocks: &[ServerBlock]) -> Vec<Diagnostic> {
+    let mut taken: HashMap<(&str, u16), (&str, Span)> = HashMap::new();
+    let mut errors = Vec::new();
+    for block in blocks {
+        let health = block.health.as_ref().map(|health| ("health", &health.address));
+        let ready = block.ready.as_ref().map(|ready| ("ready", &ready.address));
+        let prometheus = block
+            .prometheus
+            .as_ref()
+            .map(|prometheus| ("prometheus", &prometheus.address));
+        for (directive, HttpAddress { host, port, span }) in [health, ready, prometheus].into_iter().flatten() {
+            // For port 0 the kernel finds one.
+            if *port == 0 {
+                continue;
+            }
+            let (first, related) = *taken.entry((host, *port)).or_insert((directive, *span));
+            if first != directive {
+                let text = format!("plugin/{directive}: `{first}` listens on {host}:{port} already");
+                let error = Diagnostic::error(*span, text).related(related, "here");
+                errors.push(error.help("give one of them another port"));
             }
         }
     }

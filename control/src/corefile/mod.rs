@@ -149,7 +149,8 @@ pub fn load(input: &Input, default_port: u16, world: &dyn World) -> Result<Coref
         fingerprint,
         is_parsed,
     } = loaded;
-    for error in conflict::check(&blocks, conflict::written_addresses) {
+    let conflicts = conflict::check(&blocks, conflict::written_addresses);
+    for error in conflicts.into_iter().chain(conflict::check_endpoints(&blocks)) {
         findings.error(error);
     }
     findings.sort();

@@ -18,7 +18,7 @@ use super::{CONNECTIONS_FEW, CONNECTIONS_MAX, Failure, Proto, Settings};
 use crate::io::{Effect, SocketError, StreamEvent};
 use crate::stream::split_frame;
 use crate::time::Instant;
-use crate::tls::{Talk, TlsBroken, TlsClient};
+use crate::tls::{self, Talk, TlsBroken, TlsClient};
 
 /// Time until a connection stands, TLS included: two upstreams can be tried in what a query has.
 pub(super) const CONNECT: Duration = Duration::from_secs(2);
@@ -302,7 +302,7 @@ impl Forwarder {
             (Ok(Talk::HasEnded), Some(_)) => self.break_connection(now, key, &Failure::Ended),
             (Err(TlsBroken), Some(connection)) => {
                 let error = connection.tls.as_ref().and_then(|tls| tls.error());
-                let text = error.map_or_else(|| "broken".to_owned(), ToString::to_string);
+                let text = error.map_or_else(|| "broken".to_owned(), tls::words);
                 self.break_connection(now, key, &Failure::Tls(text.into()));
             }
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use nodens_wire::{Rcode, edns};
 
-use super::Proto;
+use super::{BUDGET, Proto};
 use crate::io::SocketError;
 
 /// Why a question brought no reply.
@@ -20,6 +20,8 @@ pub enum Failed {
     Crowded,
     /// The client's question was given up, after the time of its block's `cancel`.
     Cancelled,
+    /// What was asked before for the same query took all the time that a query has.
+    Overdue,
     /// All upstreams are down, and none was tried.
     NoHealthy,
     /// The last attempt.
@@ -70,7 +72,7 @@ impl Failed {
     pub fn rcode(&self) -> Rcode {
         match self {
             Self::Concurrent { .. } => Rcode::REFUSED,
-            Self::Crowded | Self::Cancelled | Self::NoHealthy | Self::Attempt { .. } => Rcode::SERVFAIL,
+            Self::Crowded | Self::Cancelled | Self::Overdue | Self::NoHealthy | Self::Attempt { .. } => Rcode::SERVFAIL,
         }
     }
 
@@ -79,7 +81,7 @@ impl Failed {
     pub fn ede(&self) -> Option<u16> {
         match self {
             Self::Concurrent { .. } | Self::Crowded => None,
-            Self::Cancelled | Self::NoHealthy => Some(edns::ede::NO_REACHABLE_AUTHORITY),
+            Self::Cancelled | Self::Overdue | Self::NoHealthy => Some(edns::ede::NO_REACHABLE_AUTHORITY),
             Self::Attempt { how, .. } => Some(match how {
                 how if how.is_silence() => edns::ede::NO_REACHABLE_AUTHORITY,
                 _ => edns::ede::NETWORK_ERROR,
@@ -94,6 +96,7 @@ impl fmt::Display for Failed {
             Self::Concurrent { max } => return write!(f, "concurrent queries exceeded maximum {max}"),
             Self::Crowded => return f.write_str("too many queries in flight"),
             Self::Cancelled => return f.write_str("no reply in the time that `cancel` gives"),
+            Self::Overdue => return write!(f, "no time left after {BUDGET:?} of waiting for what led here"),
             Self::NoHealthy => return f.write_str("no healthy proxies"),
             Self::Attempt { to, proto, how } => (to, proto, how),
         };

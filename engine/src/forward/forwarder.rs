@@ -118,7 +118,14 @@ impl Forwarder {
         let order = stanza.order(&mut self.random);
         let task = self.tasks.insert(Task {
             framed: Framed::new(question),
-            purpose: Purpose::Ask(Ask::new(ticket, hold, now, is_stream, order, question.canary)),
+            purpose: Purpose::Ask(Ask::new(
+                ticket,
+                hold,
+                question.since,
+                is_stream,
+                order,
+                question.canary,
+            )),
             exchange: None,
             due: None,
         });

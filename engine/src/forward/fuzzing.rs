@@ -77,6 +77,7 @@ impl Talk {
             udp_size: 1232,
             options: &[],
             client_is_stream,
+            since: START,
             canary: None,
         };
         forwarder.ask(START, &stanza, &question, 7);

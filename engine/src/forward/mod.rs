@@ -58,7 +58,7 @@ pub const CONNECTIONS_FEW: usize = 4;
 pub const CONNECTIONS_MAX: usize = 64;
 /// Replies that nobody asked for, and a socket is left for another.
 pub const GUESSES_MAX: u32 = 32;
-/// An attempt begins no later than this after the question.
+/// An attempt begins no later than this after the client's question.
 pub const BUDGET: Duration = Duration::from_secs(5);
 /// How long nothing is opened that can be done without, once there was no descriptor left.
 pub const STARVED: Duration = Duration::from_secs(1);

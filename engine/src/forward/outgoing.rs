@@ -6,6 +6,7 @@ use nodens_wire::{Flags, HEADER_LEN, Name, Rclass, Rcode, Rtype, edns};
 use smallvec::SmallVec;
 
 use super::Canary;
+use crate::time::Instant;
 
 /// What is asked of an upstream. Each hop has an OPT of its own, so nothing of the client's goes in unseen.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub struct Outgoing<'a> {
     pub options: &'a [u8],
     /// The client came by a stream, and so does the question go out.
     pub client_is_stream: bool,
+    /// When the client asked: its [`BUDGET`](super::BUDGET) counts from then.
+    pub since: Instant,
     /// It is the question that is not to come back.
     pub canary: Option<&'a Arc<Canary>>,
 }
@@ -146,6 +149,7 @@ mod tests {
             udp_size: 1400,
             options: &[0, 8, 0, 4, 0, 1, 0, 0],
             client_is_stream: false,
+            since: Instant(0),
             canary: None,
         });
         framed.set_id(0xabcd);

@@ -186,7 +186,7 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
     };
     let has_failed = matches!(answer.reason, Some(Reason::Upstream(_)));
     // Which says nothing about the name.
-    let was_cancelled = matches!(&answer.reason, Some(Reason::Upstream(failed)) if **failed == Failed::Cancelled);
+    let was_cut_short = matches!(&answer.reason, Some(Reason::Upstream(failed)) if matches!(**failed, Failed::Cancelled | Failed::Overdue));
     if let Some((found, ttl_shown)) = stale(slab, hash, &key, kept, clock, settings) {
         // It was asked for anew, in front of the client or behind him.
         let success = Some(&found).filter(|found| found.kind == Kind::Success);
@@ -210,7 +210,7 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
     }
     if has_failed {
         if answer.rcode == Rcode::SERVFAIL
-            && !was_cancelled
+            && !was_cut_short
             && let Some(keep) = rules::keep_own_failure(asked.folded, settings)
         {
             keep_form(answer, kept);

@@ -52,6 +52,11 @@ impl Scratch {
         self.rounds
     }
 
+    /// Two things were not seen together, after all.
+    fn forget(&mut self, round: u32, left: u64, right: u64) {
+        self.seen.remove(&(round, left, right));
+    }
+
     /// Two things, by their hashes, were not seen together in a round before.
     pub(crate) fn is_first(&mut self, round: u32, left: u64, right: u64) -> bool {
         self.seen.insert((round, left, right))
@@ -178,8 +183,8 @@ pub(super) struct Look<'a, 'z> {
     now: Instant,
     budget: Budget,
     scratch: &'a mut Scratch,
-    /// The aliases stand in the answer already.
-    skip_aliases: bool,
+    /// The round in which each alias is shown once: A and AAAA of one name in ADDITIONAL share theirs.
+    shared_aliases: Option<u32>,
     gathered: &'a mut Vec<&'z Service>,
 }
 
@@ -196,7 +201,7 @@ impl<'a, 'z> Look<'a, 'z> {
             now,
             budget: Budget::default(),
             scratch,
-            skip_aliases: false,
+            shared_aliases: None,
             gathered,
         }
     }
@@ -313,10 +318,18 @@ impl<'a, 'z> Look<'a, 'z> {
             return;
         }
         let before = answer.mark(place.section);
-        if !self.skip_aliases {
+        let shared = self.shared_aliases.map(|round| {
+            let (from, to) = (self.tree.hash_of(name.as_bytes()), self.tree.hash_of(target));
+            (round, from, to)
+        });
+        let shows = shared.is_none_or(|(round, from, to)| self.scratch.is_first(round, from, to));
+        if shows {
             self.pick(service, Rtype::CNAME, place, Bytes::Zone(target), answer);
         }
-        let Some(labels) = target_name.strip(self.tree.apex()) else {
+        let Some(labels) = target_name
+            .strip(self.tree.apex())
+            .filter(|_| !self.tree.is_stubbed(target_name))
+        else {
             let purpose = if place.section == Section::Answer {
                 Purpose::Alias
             } else {
@@ -343,6 +356,9 @@ impl<'a, 'z> Look<'a, 'z> {
         chain.pop();
         if answer.mark(place.section) == inside {
             answer.rewind(place.section, before);
+            if let Some((round, from, to)) = shared.filter(|_| shows) {
+                self.scratch.forget(round, from, to);
+            }
         }
     }
 
@@ -532,11 +548,10 @@ impl<'a, 'z> Look<'a, 'z> {
             section,
             owner: Owner::Name(Bytes::Zone(target)),
         };
-        let before = answer.mark(section);
+        self.shared_aliases = Some(self.round());
         self.records(name, labels, Rtype::A, place, &mut Chain::new(), answer);
-        self.skip_aliases = answer.mark(section) != before;
         self.records(name, labels, Rtype::AAAA, place, &mut Chain::new(), answer);
-        self.skip_aliases = false;
+        self.shared_aliases = None;
     }
 
     /// The address of a service whose name was made from its key.

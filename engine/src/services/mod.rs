@@ -15,6 +15,6 @@ mod tree;
 pub use gather::{GATHERED_MAX, VISITED_MAX};
 pub use service::{Extra, Host, Lease, PRIORITY_DEFAULT, Service, TTL_DEFAULT_SECS};
 pub(crate) use stubs::Servers;
-pub use stubs::{STUB_SERVERS_MAX, STUB_ZONES_MAX};
+pub use stubs::{STUB_SERVERS_MAX, STUB_ZONES_MAX, stub_refusal};
 pub(crate) use tree::Entry;
 pub use tree::{Editor, FEW_MAX, ServiceTree};

@@ -32,7 +32,11 @@ const PORT: u16 = 53;
 
 /// Stub zones, each with its servers.
 #[derive(Debug)]
-pub(crate) struct Stubs(ZoneMap<Arc<Servers>>);
+pub(crate) struct Stubs {
+    zones: ZoneMap<Arc<Servers>>,
+    /// Servers and zones that are left out as too many.
+    pub(super) left_out: usize,
+}
 
 /// The servers of a stub zone.
 #[derive(Debug)]
@@ -52,13 +56,19 @@ impl Stubs {
     /// Those of a zone, none for none; `before` are those of the version before.
     pub(super) fn of(keys: &Keys<Service>, before: Option<&Self>, hash: &NameHash) -> Option<Arc<Self>> {
         let mut found: BTreeMap<NameBuf, Vec<SocketAddr>> = BTreeMap::new();
+        let mut left_out = 0;
         keys.scan_below(BELOW, |service| {
-            if let (Some(zone), Some(server)) = (zone(service), server(service))
-                && (found.len() < STUB_ZONES_MAX || found.contains_key(&zone))
-            {
+            if let (Some(zone), Some(server)) = (zone(service), server(service)) {
+                if found.len() == STUB_ZONES_MAX && !found.contains_key(&zone) {
+                    left_out += 1;
+                    return ControlFlow::Continue(());
+                }
                 let servers = found.entry(zone).or_default();
-                if servers.len() < STUB_SERVERS_MAX && !servers.contains(&server) {
-                    servers.push(server);
+                if !servers.contains(&server) {
+                    match servers.len() < STUB_SERVERS_MAX {
+                        true => servers.push(server),
+                        false => left_out += 1,
+                    }
                 }
             }
             ControlFlow::Continue(())
@@ -66,27 +76,32 @@ impl Stubs {
         if found.is_empty() {
             return None;
         }
-        let mut stubs = ZoneMap::new(hash.clone());
+        let mut zones = ZoneMap::new(hash.clone());
         for (zone, servers) in found {
-            let known = before.and_then(|before| before.0.exact(zone.as_bytes()));
+            let known = before.and_then(|before| before.zones.exact(zone.as_bytes()));
             let known = known.filter(|known| addresses(&known.stanza).eq(servers.iter().copied()));
-            stubs.entry(&zone, || {
+            zones.entry(&zone, || {
                 known.map_or_else(|| Arc::new(Servers::new(&servers, hash)), Arc::clone)
             });
         }
-        Some(Arc::new(Self(stubs)))
+        Some(Arc::new(Self { zones, left_out }))
     }
 
     /// All of them.
     pub(super) fn stanzas(&self) -> impl Iterator<Item = &Stanza> {
-        self.0.iter().map(|(_, servers)| &*servers.stanza)
+        self.zones.iter().map(|(_, servers)| &*servers.stanza)
+    }
+
+    /// Whether one of them holds the name, be it one of the stanza's own zones or not.
+    pub(super) fn may_hold(&self, name: Name<'_>) -> bool {
+        self.zones.find_from(name.to_buf().folded().as_bytes(), 0).is_some()
     }
 
     /// The servers of the longest stub zone that holds a folded name; the zones in `own` are none.
     pub(crate) fn find<T>(&self, name: &[u8], own: &ZoneMap<T>) -> Option<&Servers> {
         let mut from = 0;
         loop {
-            let (at, servers) = self.0.find_from(name, from)?;
+            let (at, servers) = self.zones.find_from(name, from)?;
             if own.exact(&name[at..]).is_none() {
                 return Some(servers);
             }
@@ -110,6 +125,23 @@ impl Servers {
 
 fn addresses(stanza: &Stanza) -> impl Iterator<Item = SocketAddr> {
     stanza.settings().upstreams.iter().map(|upstream| upstream.address())
+}
+
+/// Why the service at a key below `dns/stub` is no server of a stub zone, in words for a log; nothing for all others. `is_own`
+/// tells the zones of the stanza, by their folded names.
+#[must_use]
+pub fn stub_refusal(service: &Service, is_own: impl Fn(&NameBuf) -> bool) -> Option<&'static str> {
+    if !is_for(&service.key) || service.bad {
+        return None;
+    }
+    match zone(service) {
+        None => Some("no zone stands in its key, which is to end in /REVERSED/ZONE/ANYTHING"),
+        Some(zone) if is_own(&zone) => Some("its zone is one of the stanza's own"),
+        Some(_) if server(service).is_none() => {
+            Some("its host is to be an address, and its port none or one that exists")
+        }
+        Some(_) => None,
+    }
 }
 
 /// The zone of a service: its key without what stands in front of it, and without the last component, which only tells the
@@ -224,10 +256,30 @@ mod tests {
     }
 
     #[test]
+    fn those_that_are_no_servers_have_a_reason() {
+        let reason = |key: &str, host, port| {
+            let service = Service {
+                host,
+                port,
+                bad: false,
+                ..Service::unparsable(key.as_bytes())
+            };
+            stub_refusal(&service, |zone| zone.to_string() == "cedar.example.").map(|text| &text[..8])
+        };
+        let name = || Host::Name(b"\x02ns\x07example\0".as_slice().into());
+        assert_eq!(reason("dns/stub/example/oak/ns1", v4(1), Some(0)), None);
+        assert_eq!(reason("dns/stub/example/oak/ns1", name(), Some(0)), Some("its host"));
+        assert_eq!(reason("dns/stub/example/oak/ns1", v4(1), None), Some("its host"));
+        assert_eq!(reason("dns/stub/example/Cedar/ns1", v4(1), Some(0)), Some("its zone"));
+        assert_eq!(reason("dns/stub/ns1", v4(1), Some(0)), Some("no zone "));
+        assert_eq!(reason("web/x1", name(), None), None);
+    }
+
+    #[test]
     fn servers_that_stay_are_kept_and_the_last_key_ends_it() {
         let tree = put(&empty(), &[("dns/stub/a/x", v4(1), 0), ("dns/stub/b/x", v4(2), 0)]);
         let more = put(&tree, &[("dns/stub/b/y", v4(3), 0)]);
-        let of = |tree: &ServiceTree, zone: &[u8]| Arc::clone(tree.stubs.as_ref().unwrap().0.exact(zone).unwrap());
+        let of = |tree: &ServiceTree, zone: &[u8]| Arc::clone(tree.stubs.as_ref().unwrap().zones.exact(zone).unwrap());
         assert!(Arc::ptr_eq(&of(&tree, b"\x01a\0"), &of(&more, b"\x01a\0")));
         assert!(!Arc::ptr_eq(&of(&tree, b"\x01b\0"), &of(&more, b"\x01b\0")));
         assert_ne!(of(&tree, b"\x01b\0").number, of(&more, b"\x01b\0").number);
@@ -249,10 +301,12 @@ mod tests {
             .map(|(key, at)| (&**key, v4(1), at + 1))
             .collect();
         let tree = put(&empty(), &all);
-        let stubs = &tree.stubs.as_ref().unwrap().0;
-        assert_eq!(stubs.iter().count(), STUB_ZONES_MAX);
+        let stubs = tree.stubs.as_ref().unwrap();
+        assert_eq!(stubs.zones.iter().count(), STUB_ZONES_MAX);
+        // The zones z1023 and z1024, since `a` is the first, and a server of `a`.
+        assert_eq!(tree.stubs_left_out(), 3);
         assert_eq!(
-            addresses(&stubs.exact(b"\x01a\0").unwrap().stanza).count(),
+            addresses(&stubs.zones.exact(b"\x01a\0").unwrap().stanza).count(),
             STUB_SERVERS_MAX
         );
     }

@@ -200,6 +200,17 @@ impl ServiceTree {
         self.stubs.iter().flat_map(|stubs| stubs.stanzas())
     }
 
+    /// Servers of stub zones, and zones, that are more than there may be.
+    #[must_use]
+    pub fn stubs_left_out(&self) -> usize {
+        self.stubs.as_ref().map_or(0, |stubs| stubs.left_out)
+    }
+
+    /// A stub zone may have this name: what is asked about it is not always this zone's matter.
+    pub(crate) fn is_stubbed(&self, name: Name<'_>) -> bool {
+        self.stubs.as_ref().is_some_and(|stubs| stubs.may_hold(name))
+    }
+
     /// The entry of a name; its hash is that of `labels`, which are folded and relative to the apex.
     #[inline]
     pub(crate) fn entry(&self, hash: u64, labels: &[u8]) -> Option<&Entry> {

@@ -346,7 +346,12 @@ pub(super) fn reason(error: &Error) -> String {
         other => (other.to_string(), None),
     };
     while let Some(error) = cause {
-        let said = error.to_string();
+        let mut said = error.to_string();
+        if said.contains("CaUsedAsEndEntity") {
+            said =
+                "the server's certificate is an authority's own (CA:TRUE), and has to be one that an authority signed"
+                    .to_owned();
+        }
         if !said.is_empty() && !text.contains(&said) {
             let _ = write!(text, ": {said}");
         }

@@ -98,6 +98,8 @@ impl Host {
         match text.parse() {
             Ok(IpAddr::V4(address)) => Self::V4(address),
             Ok(IpAddr::V6(address)) => address.to_ipv4_mapped().map_or(Self::V6(address), Self::V4),
+            // No zone file, where this stands for its origin.
+            Err(_) if text == "@" => Self::parse(r"\@"),
             Err(_) => NameBuf::from_text(text).map_or(Self::Unencodable, |name| Self::Name(Box::new(name))),
         }
     }

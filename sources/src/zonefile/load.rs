@@ -316,7 +316,11 @@ fn directed(word: &Token<'_>, arguments: &[Token<'_>], scope: &mut Scope) -> Res
         (b"$ORIGIN", [origin]) => scope.origin = text::name(origin.text, scope.origin.as_name())?.folded(),
         (b"$TTL", [ttl]) => scope.dollar_ttl = Some(text::seconds(ttl.text)?),
         (b"$ORIGIN" | b"$TTL", _) => return Err(format!("{named} takes one argument")),
-        _ => return Err(format!("unknown directive {named}")),
+        _ => {
+            return Err(format!(
+                "unknown directive {named}: there are $ORIGIN, $TTL, $INCLUDE and $GENERATE"
+            ));
+        }
     }
     Ok(())
 }

@@ -387,7 +387,10 @@ fn what_is_refused() {
     );
     refuse("$GENERATE 254-256 n$ A 192.0.2.$", "A: bad address \"192.0.2.256\"");
     refuse("$GENERATE 1-2 n${0,1,z} A 192.0.2.$", "bad base in $GENERATE");
-    refuse("$FOO", "unknown directive $FOO");
+    refuse(
+        "$FOO",
+        "unknown directive $FOO: there are $ORIGIN, $TTL, $INCLUDE and $GENERATE",
+    );
     refuse("$ORIGIN", "$ORIGIN takes one argument");
     refuse("$TTL 1y", "bad time \"1y\"");
     refuse("$INCLUDE", "$INCLUDE takes a file");

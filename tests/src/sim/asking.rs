@@ -75,6 +75,7 @@ impl Asking {
     pub fn ask_by(&mut self, stanza: &Arc<Stanza>, name: &str, client_is_stream: bool) -> u64 {
         let name = NameBuf::from_text(name).expect("a name");
         self.tickets += 1;
+        let now = self.clock.now();
         let question = Outgoing {
             name: name.as_name(),
             rtype: Rtype::A,
@@ -84,9 +85,9 @@ impl Asking {
             udp_size: 1232,
             options: &[],
             client_is_stream,
+            since: now,
             canary: None,
         };
-        let now = self.clock.now();
         self.asked.insert(self.tickets, now);
         self.forwarder.ask(now, stanza, &question, self.tickets);
         self.settle();

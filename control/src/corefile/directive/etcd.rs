@@ -62,7 +62,10 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
                 etcd.stub_zones = true;
             }
             "upstream" => etcd.upstream = upstream(option, scope),
-            _ => scope.unknown_option(option, &OPTIONS),
+            name => {
+                let text = format!("plugin/etcd: unknown property '{name}'");
+                scope.unknown(option.name.span, text, name, &OPTIONS);
+            }
         }
     }
     etcd
@@ -70,16 +73,18 @@ pub(super) fn etcd(line: &Line, scope: &mut Scope<'_>) -> Etcd {
 
 /// Who is asked for targets outside the zones; none where no server is named.
 fn upstream(option: &Line, scope: &mut Scope<'_>) -> Option<Forward> {
-    let to = upstreams::all(&option.args, "etcd", scope);
-    for server in &to {
-        if let UpstreamPlace::Host { name, .. } = &server.place {
-            let text = format!("plugin/etcd: not an IP address or file: {name:?}");
-            let error = Diagnostic::error(server.span, text).label("expected an address such as `192.0.2.1:53`");
-            scope
-                .findings
-                .error(error.help("write the server's address, or the path of a file like /etc/resolv.conf"));
-        }
-    }
+    let mut to = upstreams::all(&option.args, "etcd", scope);
+    to.retain(|server| {
+        let UpstreamPlace::Host { name, .. } = &server.place else {
+            return true;
+        };
+        let text = format!("plugin/etcd: not an IP address or file: {name:?}");
+        let error = Diagnostic::error(server.span, text).label("expected an address such as `192.0.2.1:53`");
+        scope
+            .findings
+            .error(error.help("write the server's address, or the path of a file like /etc/resolv.conf"));
+        false
+    });
     (!to.is_empty()).then(|| Forward {
         prefer_udp: true,
         failover: vec![Rcode::REFUSED],

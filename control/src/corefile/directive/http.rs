@@ -109,7 +109,7 @@ fn wrong_address(word: &Word, directive: &Word, why: &str) -> Diagnostic {
     if word.text.bytes().all(|byte| byte.is_ascii_digit()) {
         error.help(format!("did you mean `:{}`?", word.text))
     } else {
-        error.label("expected HOST:PORT, or :PORT for all addresses")
+        error.label("expected HOST:PORT, or :PORT for all addresses, with a number as port")
     }
 }
 
@@ -124,8 +124,11 @@ fn parse(text: &str) -> Result<(String, u16), &'static str> {
     if host.contains(['[', ']']) {
         return Err("unexpected bracket in address");
     }
-    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+    if port.is_empty() {
         return Err("missing port in address");
+    }
+    if !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("invalid port");
     }
     Ok((host.to_owned(), port.parse().map_err(|_| "invalid port")?))
 }
@@ -144,7 +147,7 @@ mod tests {
             ("[::]:80", Ok(("::".to_owned(), 80))),
             ("8080", Err("missing port in address")),
             ("localhost:", Err("missing port in address")),
-            ("localhost:http", Err("missing port in address")),
+            ("localhost:http", Err("invalid port")),
             (":65536", Err("invalid port")),
             ("::1:80", Err("too many colons in address")),
             ("[::1:80", Err("missing ']' in address")),

@@ -167,8 +167,16 @@ fn neither(word: &Word, not_read: &str, directive: &str, scope: &mut Scope<'_>) 
     );
     let error = Diagnostic::error(word.span, text).label(format!("as a file: {not_read}"));
     let scheme = word.text.split_once("://").map(|(scheme, _)| scheme);
+    if let Some(("tls", behind)) = word.text.split_once("://")
+        && let Some((address, name)) = behind.rsplit_once('%')
+        && let Some((host, port)) = address.rsplit_once(':').filter(|(_, port)| port_number(port).is_some())
+    {
+        let help = format!("the port stands behind the name: `tls://{host}%{name}:{port}`");
+        scope.findings.error(error.help(help));
+        return Vec::new();
+    }
     let near = scheme.and_then(|scheme| nearest(scheme, ["dns", "tls"]));
-    scope.findings.error(match near {
+    scope.findings.error(match near.filter(|near| scheme != Some(near)) {
         Some(near) => error.help(format!("did you mean `{near}://`?")),
         None => error.help(
             "write an address such as `192.0.2.1`, `192.0.2.1:5300` or `[2001:db8::1]:53`, the path of a file like \
