@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use nodens_benches::{changed, tree};
+use nodens_engine::io::use_huge_pages;
 use nodens_engine::snapshot::{Data, Published, ZoneId};
 use nodens_engine::zone::Zone;
 
 fn rebuild(c: &mut Criterion) {
     for services in [1_000, 100_000] {
         let mut tree = tree(services);
+        // As the server does with what it has read.
+        let _ = use_huge_pages();
         let published = Published::default();
         let mut data = Data::default();
         let mut i = 0_u32;

@@ -2,12 +2,15 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nodens_benches::{Kind, Rooms, World, queries};
+use nodens_engine::io::use_huge_pages;
 
 const BATCH: usize = 32;
 
 fn respond(c: &mut Criterion) {
     for services in [1_000, 100_000] {
         let mut world = World::new(services);
+        // As the server does with what it has read.
+        let _ = use_huge_pages();
         let mut rooms = Rooms::default();
         for (kind, name) in [(Kind::A, "a"), (Kind::Srv, "srv"), (Kind::NxDomain, "nxdomain")] {
             let queries = queries(kind, services, BATCH * 4096);

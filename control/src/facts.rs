@@ -7,7 +7,7 @@ use std::time::Duration;
 use nodens_engine::io::{CounterValues, Counters, PortKind, is_local};
 
 use crate::admin::text::{Kind, Page};
-use crate::{output, workers};
+use crate::{output, pages, workers};
 
 /// How often it is looked at; also how long an address that comes is served before that is said.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -150,6 +150,12 @@ impl Facts {
             Kind::Gauge,
             "Addresses of the Corefile that the host does not have.",
             absent.count(),
+        );
+        page.single(
+            "nodens_huge_pages_bytes",
+            Kind::Gauge,
+            "Memory that was moved to huge pages.",
+            pages::on_huge_pages(),
         );
         page.single(
             "nodens_log_lost_total",

@@ -43,6 +43,7 @@ pub mod notify;
 pub mod numbers;
 pub mod output;
 pub mod outside;
+pub mod pages;
 pub mod plugins;
 pub mod publish;
 pub mod querylog;

@@ -35,6 +35,7 @@ use crate::listeners::{self, Bound, Place};
 use crate::loops::Loops;
 use crate::numbers::Numbers;
 use crate::output;
+use crate::pages;
 use crate::publish::Publisher;
 use crate::querylog::{Settings, Writer};
 use crate::random::random;
@@ -100,6 +101,7 @@ impl Server {
         let crew = Crew::start(kind, count(options.workers.map(usize::from)), &hash, &published)?;
         let facts = Arc::new(Facts::new(crew.ports.clone()));
         tokio::spawn(Arc::clone(&facts).follow());
+        tokio::spawn(pages::follow());
         let metrics = admin::Metrics {
             facts,
             build: build(),
