@@ -18,7 +18,7 @@ use super::reply::{self, Reading, Reply};
 use super::stanza::{InFlight, Order};
 use super::table::Key;
 use super::upstream::{Proto, Transport};
-use super::{BUDGET, Canary, Checking, Failed, Failure, Stanza, Upstream};
+use super::{ASKS_MAX, BUDGET, Canary, Checking, Failed, Failure, Stanza, Upstream};
 use crate::reply::Reply as Kept;
 use crate::time::Instant;
 
@@ -405,27 +405,39 @@ impl Forwarder {
         }
         self.advance(now, task);
         if is_news {
-            self.desert(now, &upstream);
+            self.desert(&upstream);
         }
     }
 
     /// An upstream has fallen silent. What is in flight to it goes to another one that is not, as if its time were over.
-    fn desert(&mut self, now: Instant, upstream: &Arc<Upstream>) {
+    fn desert(&mut self, upstream: &Arc<Upstream>) {
         let Some(pool) = self.pool_of(upstream) else { return };
         let mut waiting = self.waiting_at_sockets(pool);
         waiting.extend(self.waiting_at_connections(pool));
-        for task in waiting {
-            let Some(ask) = self.ask_mut(task) else { continue };
-            if ask.has_better(now) && ask.may_try(now, ask.failed + 1) {
-                ask.failed += 1;
-                ask.error = Some(Failed::Attempt {
-                    to: upstream.address(),
-                    proto: ask.proto(),
-                    how: Failure::TimedOut,
-                });
-                self.detach(task, Ended::GivenUp);
-                self.advance(now, task);
-            }
+        let waiting = waiting.into_iter().map(|task| (task, Arc::clone(upstream)));
+        self.deserted.extend(waiting);
+        // The others have time-outs of their own.
+        self.deserted.truncate(ASKS_MAX);
+    }
+
+    /// A question that may still be in flight to an upstream that fell silent is asked of another one, if there is one.
+    pub(super) fn ask_another(&mut self, now: Instant, task: TaskKey, silent: &Arc<Upstream>) {
+        let is_there = self.pool_of(silent);
+        let exchange = self.tasks.get(task).and_then(|task| task.exchange);
+        // It may have had its answer, or moved.
+        if exchange.is_none_or(|exchange| Some(exchange.pool) != is_there) {
+            return;
+        }
+        let Some(ask) = self.ask_mut(task) else { return };
+        if ask.has_better(now) && ask.may_try(now, ask.failed + 1) {
+            ask.failed += 1;
+            ask.error = Some(Failed::Attempt {
+                to: silent.address(),
+                proto: ask.proto(),
+                how: Failure::TimedOut,
+            });
+            self.detach(task, Ended::GivenUp);
+            self.advance(now, task);
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Forwarder {
     pub(super) asks: usize,
     pub(super) tickets: HashMap<u64, TaskKey, foldhash::fast::RandomState>,
     due: BTreeSet<(Instant, TaskKey)>,
+    /// Tasks whose upstream has fallen silent, and that upstream: they go to another one, a few at a time.
+    pub(super) deserted: VecDeque<(TaskKey, Arc<Upstream>)>,
     pub(super) pools: Table<Pool>,
     /// By the address of an upstream in memory, which its pool keeps.
     by_upstream: HashMap<usize, Key, foldhash::fast::RandomState>,
@@ -73,6 +75,9 @@ pub struct InUse {
     pub upstreams: usize,
 }
 
+/// Questions that move from a silent upstream in one turn. Thousands may have to; what comes meanwhile does not wait for all.
+const DESERTED_FEW: usize = 64;
+
 impl Forwarder {
     /// A forwarder that has asked nothing. Ids and ports are as hard to foresee as the seed.
     #[must_use]
@@ -84,6 +89,7 @@ impl Forwarder {
             asks: 0,
             tickets: HashMap::default(),
             due: BTreeSet::new(),
+            deserted: VecDeque::new(),
             pools: Table::new(),
             by_upstream: HashMap::default(),
             sockets: Table::new(),
@@ -154,6 +160,12 @@ impl Forwarder {
             self.set_due(task, None);
             self.late(now, task);
         }
+        for _ in 0..DESERTED_FEW {
+            let Some((task, upstream)) = self.deserted.pop_front() else {
+                break;
+            };
+            self.ask_another(now, task, &upstream);
+        }
         if self.housekeeping.is_some_and(|at| at <= now) {
             self.housekeeping = None;
             self.tidy(now);
@@ -163,6 +175,9 @@ impl Forwarder {
     /// When to call [`Forwarder::timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
+        if !self.deserted.is_empty() {
+            return Some(Instant::default());
+        }
         let due = self.due.first().map(|(at, _)| *at);
         due.into_iter().chain(self.housekeeping).min()
     }
