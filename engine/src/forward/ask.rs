@@ -18,7 +18,7 @@ use super::reply::{self, Reading, Reply};
 use super::stanza::{InFlight, Order};
 use super::table::Key;
 use super::upstream::{Proto, Transport};
-use super::{ASKS_MAX, BUDGET, Canary, Checking, Failed, Failure, Stanza, Upstream};
+use super::{BUDGET, Canary, Checking, Failed, Failure, Stanza, Upstream};
 use crate::reply::Reply as Kept;
 use crate::time::Instant;
 
@@ -415,9 +415,7 @@ impl Forwarder {
         let mut waiting = self.waiting_at_sockets(pool);
         waiting.extend(self.waiting_at_connections(pool));
         let waiting = waiting.into_iter().map(|task| (task, Arc::clone(upstream)));
-        self.deserted.extend(waiting);
-        // The others have time-outs of their own.
-        self.deserted.truncate(ASKS_MAX);
+        self.deserted.add(waiting);
     }
 
     /// A question that may still be in flight to an upstream that fell silent is asked of another one, if there is one.

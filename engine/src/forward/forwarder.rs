@@ -45,8 +45,7 @@ pub struct Forwarder {
     pub(super) asks: usize,
     pub(super) tickets: HashMap<u64, TaskKey, foldhash::fast::RandomState>,
     due: BTreeSet<(Instant, TaskKey)>,
-    /// Tasks whose upstream has fallen silent, and that upstream: they go to another one, a few at a time.
-    pub(super) deserted: VecDeque<(TaskKey, Arc<Upstream>)>,
+    pub(super) deserted: Deserted,
     pub(super) pools: Table<Pool>,
     /// By the address of an upstream in memory, which its pool keeps.
     by_upstream: HashMap<usize, Key, foldhash::fast::RandomState>,
@@ -75,8 +74,42 @@ pub struct InUse {
     pub upstreams: usize,
 }
 
-/// Questions that move from a silent upstream in one turn. Thousands may have to; what comes meanwhile does not wait for all.
-const DESERTED_FEW: usize = 64;
+/// Tasks whose upstream has fallen silent, and that upstream. They go to another one over a quarter of a second: thousands at once would
+/// be in the way of what comes meanwhile, here and there.
+#[derive(Debug, Default)]
+pub(super) struct Deserted {
+    tasks: VecDeque<(TaskKey, Arc<Upstream>)>,
+    /// How many go in a step, and when the next one is.
+    a_step: usize,
+    next: Instant,
+}
+
+impl Deserted {
+    const STEP: Duration = Duration::from_millis(1);
+    const STEPS: usize = 256;
+    /// A step is for as many at least.
+    const FEW: usize = 32;
+
+    /// So many more; those that are too many have time-outs of their own.
+    pub(super) fn add(&mut self, tasks: impl IntoIterator<Item = (TaskKey, Arc<Upstream>)>) {
+        self.tasks.extend(tasks);
+        self.tasks.truncate(ASKS_MAX);
+        self.a_step = self.tasks.len().div_ceil(Self::STEPS).max(Self::FEW);
+    }
+
+    /// How many go now.
+    fn begin_step(&mut self, now: Instant) -> usize {
+        if self.tasks.is_empty() || now < self.next {
+            return 0;
+        }
+        self.next = now.after(Self::STEP);
+        self.a_step.min(self.tasks.len())
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (!self.tasks.is_empty()).then_some(self.next)
+    }
+}
 
 impl Forwarder {
     /// A forwarder that has asked nothing. Ids and ports are as hard to foresee as the seed.
@@ -89,7 +122,7 @@ impl Forwarder {
             asks: 0,
             tickets: HashMap::default(),
             due: BTreeSet::new(),
-            deserted: VecDeque::new(),
+            deserted: Deserted::default(),
             pools: Table::new(),
             by_upstream: HashMap::default(),
             sockets: Table::new(),
@@ -160,11 +193,10 @@ impl Forwarder {
             self.set_due(task, None);
             self.late(now, task);
         }
-        for _ in 0..DESERTED_FEW {
-            let Some((task, upstream)) = self.deserted.pop_front() else {
-                break;
-            };
-            self.ask_another(now, task, &upstream);
+        for _ in 0..self.deserted.begin_step(now) {
+            if let Some((task, upstream)) = self.deserted.tasks.pop_front() {
+                self.ask_another(now, task, &upstream);
+            }
         }
         if self.housekeeping.is_some_and(|at| at <= now) {
             self.housekeeping = None;
@@ -175,11 +207,9 @@ impl Forwarder {
     /// When to call [`Forwarder::timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if !self.deserted.is_empty() {
-            return Some(Instant::default());
-        }
         let due = self.due.first().map(|(at, _)| *at);
-        due.into_iter().chain(self.housekeeping).min()
+        let step = self.deserted.poll_timeout();
+        due.into_iter().chain(step).chain(self.housekeeping).min()
     }
 
     /// A question that is over.
