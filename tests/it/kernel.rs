@@ -382,12 +382,13 @@ fn an_endpoint_whose_address_comes_later() {
 
 #[test]
 fn an_endpoint_whose_port_is_taken() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, folder) = (taken.local_addr().unwrap(), tempfile::tempdir().unwrap());
+    let taken = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [health, ready] = taken.each_ref().map(|listener| listener.local_addr().unwrap());
+    let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("Corefile");
     fs::write(
         &path,
-        format!(".:{0} {{\n    health {address}\n    ready {address}\n}}\n", free_port()),
+        format!(".:{0} {{\n    health {health}\n    ready {ready}\n}}\n", free_port()),
     )
     .unwrap();
     let refused = Command::new(nodens().unwrap())
