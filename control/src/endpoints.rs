@@ -7,28 +7,10 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 use crate::admin::{self, Metrics, Readiness, SelfCheck};
-use crate::corefile::settings::{Corefile, HttpAddress};
+use crate::corefile::settings::{Corefile, EndpointKind, HttpAddress};
 use crate::corefile::{Diagnostic, Findings};
 use crate::output;
 use crate::takeover::Inherited;
-
-/// What an endpoint serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Health,
-    Ready,
-    Prometheus,
-}
-
-impl Kind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Health => "health",
-            Self::Ready => "ready",
-            Self::Prometheus => "prometheus",
-        }
-    }
-}
 
 /// What all of them show.
 #[derive(Debug)]
@@ -46,7 +28,7 @@ pub struct Endpoints(Vec<Endpoint>);
 /// Served until it is dropped.
 #[derive(Debug)]
 struct Endpoint {
-    kind: Kind,
+    kind: EndpointKind,
     address: HttpAddress,
     listener: TcpListener,
     tasks: Vec<AbortHandle>,
@@ -66,7 +48,7 @@ pub struct Next(Vec<Wanted>);
 
 #[derive(Debug)]
 struct Wanted {
-    kind: Kind,
+    kind: EndpointKind,
     address: HttpAddress,
     /// None where it is served already.
     listener: Option<TcpListener>,
@@ -81,14 +63,8 @@ impl Endpoints {
         let mut found = Findings::default();
         let mut next: Vec<Wanted> = Vec::new();
         for block in &corefile.blocks {
-            let all = [
-                (Kind::Health, block.health.as_ref().map(|health| &health.address)),
-                (Kind::Ready, block.ready.as_ref().map(|ready| &ready.address)),
-                (Kind::Prometheus, block.prometheus.as_ref().map(|own| &own.address)),
-            ];
-            for (kind, address) in all {
-                let Some(address) = address else { continue };
-                let is_there = |other: &Wanted| other.kind == kind && admin::same_address(&other.address, address);
+            for (kind, address) in block.endpoints() {
+                let is_there = |other: &Wanted| other.kind == kind && other.address.is_same(address);
                 if next.iter().any(is_there) {
                     continue;
                 }
@@ -112,7 +88,7 @@ impl Endpoints {
     /// The socket for an endpoint that is not served already.
     fn listener(
         &self,
-        kind: Kind,
+        kind: EndpointKind,
         address: &HttpAddress,
         next: &[Wanted],
         inherited: &mut Inherited,
@@ -123,14 +99,14 @@ impl Endpoints {
                 "`ss -lntp 'sport = :{port}'` names the process that has the port: stop it, or write another `ADDRESS:PORT` here"
             ))
         };
-        let mut same = self.0.iter().filter(|own| admin::same_address(&own.address, address));
+        let mut same = self.0.iter().filter(|own| own.address.is_same(address));
         if same.clone().any(|own| own.kind == kind) {
             return Ok(None);
         }
         if let Some(listener) = inherited.http(address) {
             return Ok(Some(listener));
         }
-        let is_wanted = |other: &Wanted| admin::same_address(&other.address, address);
+        let is_wanted = |other: &Wanted| other.address.is_same(address);
         match same.next() {
             // What is served there now goes, or there would be two endpoints in one place.
             Some(own) if !next.iter().any(is_wanted) => own
@@ -164,7 +140,7 @@ impl Endpoints {
         } in next.0
         {
             let Some(listener) = listener else {
-                let is_it = |own: &Endpoint| own.kind == kind && admin::same_address(&own.address, &address);
+                let is_it = |own: &Endpoint| own.kind == kind && own.address.is_same(&address);
                 if let Some(at) = old.iter().position(is_it) {
                     self.0.push(old.swap_remove(at));
                 }
@@ -184,7 +160,7 @@ impl Endpoints {
 }
 
 fn serve(
-    kind: Kind,
+    kind: EndpointKind,
     address: &HttpAddress,
     listener: &TcpListener,
     admin: &Admin,
@@ -193,18 +169,18 @@ fn serve(
     let Admin { metrics, readiness } = admin;
     let http = Arc::clone(&metrics.http);
     Ok(match kind {
-        Kind::Health => {
+        EndpointKind::Health => {
             let check =
                 SelfCheck::new(address, listener)?.run(Arc::clone(&metrics.health), output::log("plugin/health"));
             let check = tokio::spawn(check).abort_handle();
             vec![spawn(kind, admin::serve_health(own, http)), check]
         }
-        Kind::Ready => vec![spawn(kind, admin::serve_ready(own, Arc::clone(readiness), http))],
-        Kind::Prometheus => vec![spawn(kind, admin::serve_metrics(own, Arc::clone(metrics)))],
+        EndpointKind::Ready => vec![spawn(kind, admin::serve_ready(own, Arc::clone(readiness), http))],
+        EndpointKind::Prometheus => vec![spawn(kind, admin::serve_metrics(own, Arc::clone(metrics)))],
     })
 }
 
-fn spawn(kind: Kind, serve: impl Future<Output = std::io::Result<()>> + Send + 'static) -> AbortHandle {
+fn spawn(kind: EndpointKind, serve: impl Future<Output = std::io::Result<()>> + Send + 'static) -> AbortHandle {
     let task = tokio::spawn(async move {
         if let Err(error) = serve.await {
             output::error(&format!("plugin/{}: {error}", kind.as_str()));

@@ -1,18 +1,18 @@
 //! Large data is moved to huge pages once it stands: [`use_huge_pages`].
 
-use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use nodens_engine::io::use_huge_pages;
-use rustix::param::page_size;
+
+use crate::admin::process::resident;
 
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Growth that is worth it: this, and a quarter of what there was.
-const GROWTH_MIN: usize = 16 << 20;
+const GROWTH_MIN: u64 = 16 << 20;
 /// Growth between two looks that says that there is more to come.
-const GROWTH_FEW: usize = 1 << 20;
+const GROWTH_FEW: u64 = 1 << 20;
 
 /// What was on huge pages when memory was last moved to them, in bytes.
 static ON_HUGE_PAGES: AtomicUsize = AtomicUsize::new(0);
@@ -40,24 +40,17 @@ pub async fn follow() {
     }
 }
 
-/// Bytes of this process in memory.
-fn resident() -> Option<usize> {
-    let text = fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: usize = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * page_size())
-}
-
 /// When memory has grown and does not go on growing.
 #[derive(Debug, Default)]
 struct Growth {
     /// Resident bytes when it was moved last, or less since.
-    moved: usize,
+    moved: u64,
     /// Resident bytes at the last look.
-    last: usize,
+    last: u64,
 }
 
 impl Growth {
-    fn is_over(&mut self, resident: usize) -> bool {
+    fn is_over(&mut self, resident: u64) -> bool {
         let goes_on = resident > self.last + GROWTH_FEW;
         self.last = resident;
         self.moved = self.moved.min(resident);
@@ -76,7 +69,7 @@ mod tests {
     #[test]
     fn moved_when_it_has_grown_and_stands() {
         let mut growth = Growth::default();
-        let mut looks = |megabytes: &[usize]| -> Vec<bool> {
+        let mut looks = |megabytes: &[u64]| -> Vec<bool> {
             megabytes
                 .iter()
                 .map(|megabytes| growth.is_over(megabytes << 20))

@@ -24,7 +24,7 @@ use crate::workers;
 /// The start failed. Everything that was started is stopped again.
 pub fn run(corefile: Corefile, input: Input, options: &Options) -> anyhow::Result<u8> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .on_thread_start(workers::step_back)
+        .on_thread_start(|| workers::step_back(workers::STEP_BACK))
         .worker_threads(1)
         .enable_all()
         .thread_name("control")

@@ -141,15 +141,15 @@ fn stay(thread: Option<Pid>, core: usize) -> bool {
 
 /// How much nicer than a worker a thread of the control plane is, by setpriority(2): where both want a core, a worker has three
 /// quarters of it.
-const STEP_BACK: i32 = 5;
+pub const STEP_BACK: i32 = 5;
 
-/// The calling thread lets workers go first. A change of data takes milliseconds of a core at most, but a list of a whole cluster
+/// The calling thread lets workers go first, being so much nicer. A change of data takes milliseconds of a core at most, but a list of a whole cluster
 /// takes seconds, and no answer is to wait for it.
-pub fn step_back() {
+pub fn step_back(nicer: i32) {
     let thread = Some(gettid());
     if let Ok(own) = getpriority_process(thread) {
         // Else it stays as it is.
-        let _ = setpriority_process(thread, own + STEP_BACK);
+        let _ = setpriority_process(thread, own + nicer);
     }
 }
 

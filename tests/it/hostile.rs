@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use nodens::workers::step_back;
 use nodens_tests::authority;
 use nodens_tests::nodens::Nodens;
 use nodens_tests::process::is_release;
@@ -116,17 +117,13 @@ fn junk(stream: &mut TcpStream) -> bool {
     false
 }
 
-/// The calling thread is on another machine, as far as the scheduler can make it so: it leaves the cores to the server and to the
+/// How much nicer the threads of others are: in life they are on other machines, and leave the cores to the server and to the
 /// client whose answers are timed.
-fn is_elsewhere() {
-    let thread = Some(rustix::thread::gettid());
-    let own = rustix::process::getpriority_process(thread).unwrap_or_default();
-    let _ = rustix::process::setpriority_process(thread, own + 15);
-}
+const ELSEWHERE: i32 = 15;
 
 /// So many questions a second over UDP, whatever becomes of them.
 fn load(server: SocketAddr, a_second: u32, stop: &AtomicBool) {
-    is_elsewhere();
+    step_back(ELSEWHERE);
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.connect(server).unwrap();
     client.set_nonblocking(true).unwrap();
@@ -151,7 +148,7 @@ fn due(begun: Instant) -> u64 {
 
 /// Keeps so many connections of each kind, replaced as the server closes them.
 fn attack(attacks: &[(Attack, SocketAddr, usize)], stop: &AtomicBool, opened: &AtomicU64) {
-    is_elsewhere();
+    step_back(ELSEWHERE);
     let mut open: Vec<Vec<TcpStream>> = attacks.iter().map(|_| Vec::new()).collect();
     let (begun, mut connects) = (Instant::now(), 0);
     while !stop.load(Ordering::Relaxed) {
@@ -332,20 +329,11 @@ fn hostile_connections_harm_nobody_and_leave_nothing() {
 /// Who takes a zone slowly, but all the time, gets the whole of it: `write` is for those who take nothing.
 #[test]
 fn a_slow_reader_gets_a_large_zone() {
-    let zone: String = (1..=5)
-        .map(|part| format!("$GENERATE 0-60000 host-{part}-$ A 192.0.2.1\n"))
-        .collect();
     let server = Nodens::start(
         "cedar.example:{PORT} {\n    bind 127.0.0.1\n    timeouts {\n        write 1s\n    }\n    transfer {\n        to *\n    }\n    \
          file zone {\n        reload 1s\n    }\n}\n",
     );
-    server.write(
-        "zone",
-        &format!("@ SOA ns admin 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{zone}"),
-    );
-    server.wait_for("ns.cedar.example A", Duration::from_secs(90), |reply| {
-        reply.values() == ["192.0.2.1"]
-    });
+    server.serve_large_zone(5);
     let mut stream = TcpStream::connect(server.address("PORT")).unwrap();
     SockRef::from(&stream).set_recv_buffer_size(32 << 10).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

@@ -657,17 +657,10 @@ fn a_core_that_goes_offline() {
 /// A zone of 50 MB is moved to pages of 2 MB where the kernel has them, and answers as before.
 #[test]
 fn large_data_is_moved_to_huge_pages() {
-    let zone: String = (1..=4)
-        .map(|part| format!("$GENERATE 0-60000 host-{part}-$ A 192.0.2.1\n"))
-        .collect();
     let server = Nodens::start(
         "cedar.example:{PORT} {\n    bind 127.0.0.1\n    prometheus 127.0.0.1:{METRICS}\n    file zone {\n        reload 1s\n    }\n}\n",
     );
-    let soa = "@ SOA ns admin 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
-    server.write("zone", &format!("{soa}{zone}"));
-    server.wait_for("ns.cedar.example A", Duration::from_secs(90), |reply| {
-        reply.values() == ["192.0.2.1"]
-    });
+    server.serve_large_zone(4);
     // Older kernels cannot, and some have it switched off.
     let large = vec![1_u8; 64 << 20];
     let has_huge_pages = use_huge_pages().is_ok_and(|bytes| bytes > 0);
@@ -677,7 +670,7 @@ fn large_data_is_moved_to_huge_pages() {
         std::thread::sleep(Duration::from_millis(200));
     }
     println!("{} bytes", server.metric("nodens_huge_pages_bytes"));
-    assert_eq!(server.metric("nodens_huge_pages_bytes") > 0.0, has_huge_pages,);
+    assert_eq!(server.metric("nodens_huge_pages_bytes") > 0.0, has_huge_pages);
     server.wait_for("host-4-59999.cedar.example A", Duration::from_secs(5), |reply| {
         reply.values() == ["192.0.2.1"]
     });

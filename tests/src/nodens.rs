@@ -145,6 +145,21 @@ impl Nodens {
         self.world.write(name, Some(text)).expect("a file");
     }
 
+    /// Writes the file `zone` of cedar.example with 60,001 names in each part, `host-PART-NUMBER`, and waits until it is served.
+    ///
+    /// # Panics
+    /// It is not served in time.
+    pub fn serve_large_zone(&self, parts: u32) {
+        let names: String = (1..=parts)
+            .map(|part| format!("$GENERATE 0-60000 host-{part}-$ A 192.0.2.1\n"))
+            .collect();
+        let zone = format!("@ SOA ns admin 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{names}");
+        self.write("zone", &zone);
+        self.wait_for("ns.cedar.example A", Duration::from_secs(90), |reply| {
+            reply.values() == ["192.0.2.1"]
+        });
+    }
+
     /// Where the port of that name is.
     pub fn address(&self, port: &str) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.world.port(port)).into()

@@ -44,11 +44,6 @@ pub struct HttpMetrics {
     pub overrun: AtomicU64,
 }
 
-/// Whether two directives name one listener.
-pub fn same_address(one: &HttpAddress, other: &HttpAddress) -> bool {
-    one.port == other.port && one.host.eq_ignore_ascii_case(&other.host)
-}
-
 /// Listens; an empty host means every address of both families.
 ///
 /// # Errors
@@ -442,7 +437,7 @@ pub(super) mod tests {
             (("", 80), ("", 81), false),
             (("::1", 80), ("localhost", 80), false),
         ] {
-            assert_eq!(same_address(&address(one.0, one.1), &address(other.0, other.1)), same);
+            assert_eq!(address(one.0, one.1).is_same(&address(other.0, other.1)), same);
         }
     }
 }

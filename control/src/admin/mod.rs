@@ -12,12 +12,12 @@
 mod health;
 mod http;
 mod metrics;
-mod process;
+pub(crate) mod process;
 mod ready;
 pub(crate) mod text;
 
 pub use health::{HealthMetrics, SelfCheck, serve_health};
-pub use http::{CONNECTIONS_MAX, HttpMetrics, bind, same_address};
+pub use http::{CONNECTIONS_MAX, HttpMetrics, bind};
 pub use metrics::{
     Build, CacheMetrics, EtcdMetrics, HostsMetrics, Metrics, PluginEnabled, RecordLabels, RecordMetrics, ReloadMetrics,
     SeriesLabels, Shown, serve_metrics,

@@ -103,6 +103,11 @@ fn memory(page: &mut Page) {
     }
 }
 
+/// Bytes of this process in memory.
+pub(crate) fn resident() -> Option<u64> {
+    Some(number(&read("/proc/self/status")?, "VmRSS")? * 1024)
+}
+
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }

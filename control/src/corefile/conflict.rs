@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use nodens_wire::NameBuf;
 
 use super::diagnostic::Diagnostic;
-use super::settings::{BindPlace, BindTarget, HttpAddress, Scheme, ServerBlock};
+use super::settings::{BindPlace, BindTarget, EndpointKind, HttpAddress, Scheme, ServerBlock};
 use super::source::Span;
 
 /// Finds zones that are served twice at one address and port, and those that one block serves at an address and
@@ -72,24 +72,19 @@ pub fn check(blocks: &[ServerBlock], addresses: impl Fn(&ServerBlock) -> Vec<Str
 
 /// Finds endpoints that cannot listen where one of another kind does. Those of one kind are the same.
 pub fn check_endpoints(blocks: &[ServerBlock]) -> Vec<Diagnostic> {
-    let mut taken: HashMap<(&str, u16), (&str, Span)> = HashMap::new();
+    let mut taken: Vec<(EndpointKind, &HttpAddress)> = Vec::new();
     let mut errors = Vec::new();
-    for block in blocks {
-        let health = block.health.as_ref().map(|health| ("health", &health.address));
-        let ready = block.ready.as_ref().map(|ready| ("ready", &ready.address));
-        let prometheus = block
-            .prometheus
-            .as_ref()
-            .map(|prometheus| ("prometheus", &prometheus.address));
-        for (directive, HttpAddress { host, port, span }) in [health, ready, prometheus].into_iter().flatten() {
-            // For port 0 the kernel finds one.
-            if *port == 0 {
-                continue;
-            }
-            let (first, related) = *taken.entry((host, *port)).or_insert((directive, *span));
-            if first != directive {
+    // For port 0 the kernel finds one.
+    let endpoints = blocks.iter().flat_map(ServerBlock::endpoints);
+    for (kind, address) in endpoints.filter(|(_, address)| address.port != 0) {
+        match taken.iter().find(|(_, first)| first.is_same(address)) {
+            None => taken.push((kind, address)),
+            Some((first, _)) if *first == kind => {}
+            Some((first, other)) => {
+                let (directive, first) = (kind.as_str(), first.as_str());
+                let HttpAddress { host, port, span } = address;
                 let text = format!("plugin/{directive}: `{first}` listens on {host}:{port} already");
-                let error = Diagnostic::error(*span, text).related(related, "here");
+                let error = Diagnostic::error(*span, text).related(other.span, "here");
                 errors.push(error.help("give one of them another port"));
             }
         }

@@ -140,6 +140,16 @@ impl Ask {
         }
     }
 
+    /// The attempt that is under way has failed.
+    fn count_failure(&mut self, how: Failure) {
+        self.failed += 1;
+        self.error = Some(Failed::Attempt {
+            to: self.upstream().address(),
+            proto: self.proto(),
+            how,
+        });
+    }
+
     /// Whether there is time and an attempt left, after so many that failed.
     fn may_try(&self, now: Instant, failed: u32) -> bool {
         let attempts_max = self.stanza().settings().attempts_max;
@@ -381,12 +391,7 @@ impl Forwarder {
         self.detach(task, Ended::GivenUp);
         let Some(ask) = self.ask_mut(task) else { return };
         let (upstream, stanza) = (Arc::clone(ask.upstream()), Arc::clone(ask.stanza()));
-        ask.failed += 1;
-        ask.error = Some(Failed::Attempt {
-            to: upstream.address(),
-            proto: ask.proto(),
-            how: how.clone(),
-        });
+        ask.count_failure(how.clone());
         let mut is_news = false;
         if !how.is_local() {
             match stanza.settings().checking {
@@ -414,26 +419,19 @@ impl Forwarder {
         let Some(pool) = self.pool_of(upstream) else { return };
         let mut waiting = self.waiting_at_sockets(pool);
         waiting.extend(self.waiting_at_connections(pool));
-        let waiting = waiting.into_iter().map(|task| (task, Arc::clone(upstream)));
-        self.deserted.add(waiting);
+        self.deserted.add(waiting.into_iter().map(|task| (task, pool)));
     }
 
     /// A question that may still be in flight to an upstream that fell silent is asked of another one, if there is one.
-    pub(super) fn ask_another(&mut self, now: Instant, task: TaskKey, silent: &Arc<Upstream>) {
-        let is_there = self.pool_of(silent);
+    pub(super) fn ask_another(&mut self, now: Instant, task: TaskKey, silent: Key) {
         let exchange = self.tasks.get(task).and_then(|task| task.exchange);
         // It may have had its answer, or moved.
-        if exchange.is_none_or(|exchange| Some(exchange.pool) != is_there) {
+        if exchange.is_none_or(|exchange| exchange.pool != silent) {
             return;
         }
         let Some(ask) = self.ask_mut(task) else { return };
         if ask.has_better(now) && ask.may_try(now, ask.failed + 1) {
-            ask.failed += 1;
-            ask.error = Some(Failed::Attempt {
-                to: silent.address(),
-                proto: ask.proto(),
-                how: Failure::TimedOut,
-            });
+            ask.count_failure(Failure::TimedOut);
             self.detach(task, Ended::GivenUp);
             self.advance(now, task);
         }

@@ -74,11 +74,11 @@ pub struct InUse {
     pub upstreams: usize,
 }
 
-/// Tasks whose upstream has fallen silent, and that upstream. They go to another one over a quarter of a second: thousands at once would
-/// be in the way of what comes meanwhile, here and there.
+/// Tasks whose upstream has fallen silent, and its pool. They go to another one over a quarter of a second: thousands at once
+/// would be in the way of what comes meanwhile, here and there.
 #[derive(Debug, Default)]
 pub(super) struct Deserted {
-    tasks: VecDeque<(TaskKey, Arc<Upstream>)>,
+    tasks: VecDeque<(TaskKey, Key)>,
     /// How many go in a step, and when the next one is.
     a_step: usize,
     next: Instant,
@@ -91,7 +91,7 @@ impl Deserted {
     const FEW: usize = 32;
 
     /// So many more; those that are too many have time-outs of their own.
-    pub(super) fn add(&mut self, tasks: impl IntoIterator<Item = (TaskKey, Arc<Upstream>)>) {
+    pub(super) fn add(&mut self, tasks: impl Iterator<Item = (TaskKey, Key)>) {
         self.tasks.extend(tasks);
         self.tasks.truncate(ASKS_MAX);
         self.a_step = self.tasks.len().div_ceil(Self::STEPS).max(Self::FEW);
@@ -194,8 +194,8 @@ impl Forwarder {
             self.late(now, task);
         }
         for _ in 0..self.deserted.begin_step(now) {
-            if let Some((task, upstream)) = self.deserted.tasks.pop_front() {
-                self.ask_another(now, task, &upstream);
+            if let Some((task, silent)) = self.deserted.tasks.pop_front() {
+                self.ask_another(now, task, silent);
             }
         }
         if self.housekeeping.is_some_and(|at| at <= now) {

@@ -184,9 +184,13 @@ pub(super) fn leave<'z>(cache: &Cache, asked: &Asked<'_>, leaving: Leaving<'_>, 
         hide_ad(client, answer);
         return;
     };
-    let has_failed = matches!(answer.reason, Some(Reason::Upstream(_)));
+    let failed = match &answer.reason {
+        Some(Reason::Upstream(failed)) => Some(&**failed),
+        _ => None,
+    };
+    let has_failed = failed.is_some();
     // Which says nothing about the name.
-    let was_cut_short = matches!(&answer.reason, Some(Reason::Upstream(failed)) if matches!(**failed, Failed::Cancelled | Failed::Overdue));
+    let was_cut_short = matches!(failed, Some(Failed::Cancelled | Failed::Overdue));
     if let Some((found, ttl_shown)) = stale(slab, hash, &key, kept, clock, settings) {
         // It was asked for anew, in front of the client or behind him.
         let success = Some(&found).filter(|found| found.kind == Kind::Success);

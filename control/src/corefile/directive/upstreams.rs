@@ -166,24 +166,28 @@ fn neither(word: &Word, not_read: &str, directive: &str, scope: &mut Scope<'_>) 
         word.text
     );
     let error = Diagnostic::error(word.span, text).label(format!("as a file: {not_read}"));
-    let scheme = word.text.split_once("://").map(|(scheme, _)| scheme);
-    if let Some(("tls", behind)) = word.text.split_once("://")
-        && let Some((address, name)) = behind.rsplit_once('%')
-        && let Some((host, port)) = address.rsplit_once(':').filter(|(_, port)| port_number(port).is_some())
-    {
-        let help = format!("the port stands behind the name: `tls://{host}%{name}:{port}`");
-        scope.findings.error(error.help(help));
-        return Vec::new();
-    }
-    let near = scheme.and_then(|scheme| nearest(scheme, ["dns", "tls"]));
-    scope.findings.error(match near.filter(|near| scheme != Some(near)) {
-        Some(near) => error.help(format!("did you mean `{near}://`?")),
-        None => error.help(
-            "write an address such as `192.0.2.1`, `192.0.2.1:5300` or `[2001:db8::1]:53`, the path of a file like \
-             /etc/resolv.conf, or the name of a host",
-        ),
-    });
+    let help = match word.text.split_once("://") {
+        Some(("tls", behind)) => port_before_name(behind),
+        Some((scheme, _)) => {
+            let near = nearest(scheme, ["dns", "tls"]).filter(|near| *near != scheme);
+            near.map(|near| format!("did you mean `{near}://`?"))
+        }
+        None => None,
+    };
+    scope.findings.error(error.help(help.unwrap_or_else(|| {
+        "write an address such as `192.0.2.1`, `192.0.2.1:5300` or `[2001:db8::1]:53`, the path of a file like /etc/resolv.conf, \
+         or the name of a host"
+            .to_owned()
+    })));
     Vec::new()
+}
+
+/// What to write for `HOST:PORT%NAME`.
+fn port_before_name(behind: &str) -> Option<String> {
+    let (address, name) = behind.rsplit_once('%')?;
+    let (host, port) = address.rsplit_once(':')?;
+    port_number(port)?;
+    Some(format!("the port stands behind the name: `tls://{host}%{name}:{port}`"))
 }
 
 /// The name of a host, in lower case. Neither a path nor a mistyped address is one: no name of a host ends in a number.

@@ -144,6 +144,17 @@ impl ServerBlock {
     pub fn zones(&self) -> impl Iterator<Item = &NameBuf> {
         self.keys.iter().map(|key| &key.zone)
     }
+
+    /// Its HTTP endpoints.
+    pub fn endpoints(&self) -> impl Iterator<Item = (EndpointKind, &HttpAddress)> {
+        let health = self.health.iter().map(|own| (EndpointKind::Health, &own.address));
+        let ready = self.ready.iter().map(|own| (EndpointKind::Ready, &own.address));
+        let prometheus = self
+            .prometheus
+            .iter()
+            .map(|own| (EndpointKind::Prometheus, &own.address));
+        health.chain(ready).chain(prometheus)
+    }
 }
 
 /// A zone and a port that a block serves.
@@ -613,6 +624,28 @@ pub enum Event {
     CertRenew,
 }
 
+/// What an HTTP endpoint serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointKind {
+    /// `health`
+    Health,
+    /// `ready`
+    Ready,
+    /// `prometheus`
+    Prometheus,
+}
+
+impl EndpointKind {
+    /// Its directive.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::Ready => "ready",
+            Self::Prometheus => "prometheus",
+        }
+    }
+}
+
 /// Where an HTTP endpoint listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAddress {
@@ -622,6 +655,13 @@ pub struct HttpAddress {
     pub port: u16,
     /// The word, or the directive where the default is used.
     pub span: Span,
+}
+
+impl HttpAddress {
+    /// Whether two directives name one listener.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.port == other.port && self.host.eq_ignore_ascii_case(&other.host)
+    }
 }
 
 /// `health`
